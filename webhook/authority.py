@@ -116,7 +116,7 @@ class StoredAuthority:
             problem = f"{title} is not what its name is reserved for: {error}"
             reasons.append(f"{problem}, and is overwritten")
         if not self._secret.exists and self.bundle.certificates:
-            reasons.append(f"{title} is gone, and is made anew; the CAs that it held are trusted until they expire")
+            reasons.append(f"{title} is gone, and is made again; the CAs that it held are trusted until they expire")
         usable = usable_authority(stored, now) if plan.problem else plan.authority
         self._use(plan, usable)
         self._lacking = "" if usable else problem if self._secret.exists else f"{title} does not exist"
@@ -136,7 +136,7 @@ class StoredAuthority:
 
     def _failed(self, error: ClusterError) -> None:
         if error.status == 409:
-            self._log.info("certificate", reason=f"{error}; somebody else was faster, and it is looked at again")
+            self._log.info("certificate", reason=f"{error}; another writer was faster; it is read again")
             return
         if str(error) != self._problem:  # log it once: it is tried again every few seconds
             self._log.error("certificate not renewed", reason=str(error))

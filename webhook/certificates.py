@@ -125,7 +125,7 @@ class Certificates(Renewed):
         """Why clients cannot connect; empty if they can."""
         reason = self.serving.unready_reason(self._now())
         if reason is None and self._unknown:
-            reason = "clients have not been told yet of the CA of the served certificate"
+            reason = "clients do not know the CA of the served certificate yet"
         return [reason] if reason else []
 
     def _install(self, leaf: Leaf, authority: Authority, trusted: Trusted) -> None:

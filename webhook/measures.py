@@ -129,22 +129,21 @@ class RuleMetrics:
         )
         self.exceptions_used = counter(
             "cks_admission_exceptions_used_total",
-            "Decisions in which an exception let a request pass a rule; likewise.",
+            "Decisions in which an exception let a request pass a rule.",
             ("exception", "rule"),
         )
         self.evaluations = counter(
-            "cks_admission_rule_evaluations_total", "Evaluations of a rule or policy; likewise.", ("rule",)
+            "cks_admission_rule_evaluations_total", "Evaluations of a rule or policy.", ("rule",)
         )
-        self.seconds = counter("cks_admission_rule_seconds_total", "Seconds that these took.", ("rule",))
+        self.seconds = counter("cks_admission_rule_seconds_total", "Seconds that these evaluations took.", ("rule",))
         self.policy_overtime = counter(
             "cks_admission_policy_overtime_total",
-            "Reviews whose time was over while this policy was evaluated; likewise.",
+            "Reviews whose time ended in this policy.",
             ("policy",),
         )
         self.budget = Gauge(
             "cks_admission_policy_budget_used_ratio",
-            "The largest part of a cost limit of CEL that an evaluation of the policy has used, from some 0.1 on; "
-            "likewise.",
+            "The largest part of a cost limit of CEL that an evaluation of the policy has used, from some 0.1 on.",
             ("policy",),
             registry=registry,
         )
@@ -370,7 +369,7 @@ class AuditMetrics:
         self.objects = Gauge("cks_admission_audit_objects", "Objects that the last audit judged.", registry=registry)
         self.unreadable = Gauge(
             "cks_admission_audit_unreadable_kinds",
-            "Kinds of which the last audit could not read all objects.",
+            "Kinds whose objects the last audit could not read completely.",
             registry=registry,
         )
         self.findings = Gauge(

@@ -139,7 +139,7 @@ class Metrics:
         )
         self.collections = counter(
             "cks_admission_gc_collections_total",
-            "Runs of the garbage collector over more than the newest objects.",
+            "Runs of the garbage collector, except over the newest objects alone.",
             ("generation",),
         )
         self.collection_seconds = counter(

@@ -55,7 +55,7 @@ def _exception() -> dict[str, Any]:
     spec = fields["spec"]
     spec["required"] = ["policies", "reason", "until"]
     spec["properties"]["policies"] |= {"minItems": 1, "description": "Names of policies or built-in rules."}
-    spec["properties"]["reason"] |= {"minLength": 1, "description": "Why; whoever audits it reads this."}
+    spec["properties"]["reason"] |= {"minLength": 1, "description": "Why; shown in the audit log."}
     spec["properties"]["until"] |= {
         "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
         "description": "The last day (UTC) on which it holds.",

@@ -25,7 +25,7 @@ CODES: Mapping[str, Meaning] = {
         "missing-has", "A field that may be absent is read without a test; if it is absent, the expression fails"
     ),
     "CKS103": Meaning(
-        "quantity-comparison", "A quantity, which is a text, is compared with a number, or as a text"
+        "quantity-comparison", "A quantity is compared with a number, or as a text"
     ),
     "CKS104": Meaning(
         "null-object",

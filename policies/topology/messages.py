@@ -338,7 +338,7 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
             right = TOPOLOGY if any(word in key for word in WORDS) else PREFIX + key.partition("/")[2]
             right = next((one for one in (REQUIRED, PREFERRED) if one[len(TOPOLOGY) + 1 :][:4] in key), right)
             field = "annotation" if right in ANNOTATIONS else str(location[-2]).removesuffix("s")
-            yield as_warning(f"{render(location)} is read by nobody. Did you mean the {field} {right}?")
+            yield as_warning(f"{render(location)} has no effect. Did you mean the {field} {right}?")
 
 
 def _about_nodes(template: Template, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:

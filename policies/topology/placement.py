@@ -133,7 +133,7 @@ def _level(name: str, topology: Topology, text: str) -> Level:
         return level
     if sharing := topology.ambiguous(name):
         keys = " and ".join(candidate.name for candidate in sharing)
-        raise PlacementError(f"names {name}, which is short for several levels.", f"Write the whole key: {keys}.")
+        raise PlacementError(f"names {name}, which stands for several levels.", f"Write the whole key: {keys}.")
     # The message starts with the text, so it does not repeat a name that is the whole text.
     whose = "" if text == name else f"names {quote(name)}, which "
     prefixes = dict.fromkeys(key.rpartition("/")[0] for known in topology.levels for key in known.keys)

@@ -238,7 +238,7 @@ def _exclusive(
         yield Mention(location, value, kind, "exclusive", problem=problem, groups=_groups(obj, row, place))
     elif (near := closest(key, (_JOBSET, *_LWS))) and "sigs.k8s.io/" in key and not key.startswith(_JOBSET):
         # JobSet has further annotations that begin like this one.
-        yield Mention(location, value, row.kind, "exclusive", problem=f"is read by nobody: did you mean {near}?")
+        yield Mention(location, value, row.kind, "exclusive", problem=f"has no effect: did you mean {near}?")
 
 
 def _groups(obj: JsonObject, row: Workload, place: Location) -> int | None:
@@ -344,7 +344,7 @@ class Judge:
             return f"is no key of a node label. {hint}"
         if not self._nodes:
             near = vocabulary.near(key)
-            return f"is no key that is known. Did you mean {near}?" if near else ""
+            return f"is no known key. Did you mean {near}?" if near else ""
         keys = dict.fromkeys(name for one in topologies for level in one.levels for name in level.keys)
         carried = [name for name in keys if name != key and self._carried(name)]
         there = f"They carry {_listed(carried)}." if carried else "They carry no label of a topology."

@@ -576,7 +576,7 @@ def _judged(bare: Template, case: Case) -> Template:
     made, topology = bare, case.catalog.find(named.value.strip())
     if topology is None:
         near, known = closest(named.value, names), _known(closest_first(named.value, names))
-        problem = "is no topology that is known." if named.value.strip() else "is empty."
+        problem = "is no known topology." if named.value.strip() else "is empty."
         remedy = f"Did you mean {near}? {known}" if near else known
         violations.append(_refusal(named, problem, "The topology is not known.", remedy))
     else:

@@ -176,7 +176,7 @@ def test_a_config_map_with_a_mistake(control_plane: ControlPlane, namespace: str
     control_plane.wait_for("the annotation to go", untold)
     assert events(control_plane, "broken", 2) == [
         ("Warning", "PoliciesRefused", reason),
-        ("Normal", "PoliciesLoaded", "The policies are in force as they stand here."),
+        ("Normal", "PoliciesLoaded", "The policies are in force."),
     ]
 
 

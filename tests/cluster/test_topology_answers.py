@@ -53,7 +53,7 @@ REFUSED = {
     "unknown topology": Said(
         (
             "The topology is not known.",
-            f'{at(TOPOLOGY)} "corewave" is no topology that is known.',
+            f'{at(TOPOLOGY)} "corewave" is no known topology.',
             (
                 "Did you mean coreweave? Known topologies: coreweave, coreweave-roce, coreweave-nvlink, "
                 "cluster-topology, pool-a, pool-b, pool-empty, coreweave-infiniband, "

@@ -28,7 +28,7 @@ GROVE = "grove.io/v1alpha1"
 LEVELS[GROVE] = [{"domain": level["alias"], "key": level["nodeLabel"]} for level in LEVELS[KAI]]
 KINDS = {KAI: "Topology", KUEUE: "Topology", GROVE: "ClusterTopologyBinding"}
 KIND = "topologies.kai.scheduler"
-UNKNOWN = f'  metadata.annotations[{TOPOLOGY}]: "{{}}" is no topology that is known.'
+UNKNOWN = f'  metadata.annotations[{TOPOLOGY}]: "{{}}" is no known topology.'
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -228,7 +228,7 @@ async def test_a_replica_that_is_cut_off_for_an_hour(own: ControlPlane, tmp_path
 
         assert (early, old) == ((["cut off"], []), [{"a": "1"}])
         assert re.fullmatch(
-            r"cut off: nothing was heard from the API server for 39\d\d s; what is known of the cluster is that old, "
+            r"cut off: nothing was heard from the API server for 39\d\d s; facts about the cluster are that old, "
             r"longer than cluster.cutOffSeconds \(1800\)",
             "\n".join(late),
         )

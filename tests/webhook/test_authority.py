@@ -410,7 +410,7 @@ def _overtaken(world: World) -> None:
     world.store({CA_CERT: ours.cert_pem, CA_KEY: ours.key_pem})
 
 
-_GONE = "Secret cks/ca is gone, and is made anew; the CAs that it held are trusted until they expire"
+_GONE = "Secret cks/ca is gone, and is made again; the CAs that it held are trusted until they expire"
 _CUT_CERT = "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off"
 _CUT_KEY = "block 1 (line 1) begins a PRIVATE KEY and has no END line: it was cut off"
 _THEIRS = "Secret cks/ca is not what its name is reserved for: ca.crt: it holds CN=Their CA, issued by CN=Their CA"
@@ -473,7 +473,7 @@ async def test_a_lost_race_to_make_the_authority(world: World) -> None:
 
         assert first.bundle == second.bundle == {first.authority}
     refused = f'the API server refused POST {SECRETS} at {world.server.url} (409: "ca" already exists)'
-    faster = f"Secret cks/ca could not be written: {refused}; somebody else was faster, and it is looked at again"
+    faster = f"Secret cks/ca could not be written: {refused}; another writer was faster; it is read again"
     assert [reason for reason in _reasons(logged) if "tls.crt" not in reason and "leaf" not in reason] == [
         "ca.crt was made: there was none", faster,
     ]  # fmt: skip

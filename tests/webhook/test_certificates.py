@@ -206,7 +206,7 @@ def test_what_is_over_is_not_served_on(tmp_path: Path) -> None:
     certificates.install()
 
     assert expired == [f"the served certificate expired on {moment(_NOW + LEAF_LIFETIME)}"]
-    assert unknown == ["clients have not been told yet of the CA of the served certificate"]
+    assert unknown == ["clients do not know the CA of the served certificate yet"]
     assert certificates.unready() == []
 
 

@@ -70,9 +70,7 @@ async def test_a_replica_that_was_cut_off_is_not_ready(tmp_path: Path) -> None:
             await until(lambda: logs)
             unready, notes, measured = state.unready(), state.notes(), measures.expose().decode()
 
-    heard = (
-        "watches: cut off: nothing was heard from the API server for 3600 s; what is known of the cluster is that old"
-    )
+    heard = "watches: cut off: nothing was heard from the API server for 3600 s; facts about the cluster are that old"
     assert (unready, notes) == ([f"{heard}, longer than cluster.cutOffSeconds (1800)"], [heard])
     assert {resource for resource, age in _AGE.findall(measured) if float(age) >= 3600} == {"namespaces", "nodes"}
     assert [(entry["event"], entry["reasons"]) for entry in logs] == [

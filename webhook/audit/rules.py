@@ -122,7 +122,7 @@ def reason(policy: Policy) -> str:
     rules = policy.match_constraints.resource_rules
     if not any(_WRITES.intersection(rule.operations) for rule in rules):
         operations = dict.fromkeys(operation for rule in rules for operation in rule.operations)
-        return f"it judges {' and '.join(operations)}, which is nothing that an object shows"
+        return f"it judges {' and '.join(operations)}, which no object shows"
     conditions = [condition.expression.text for condition in policy.match_conditions]
     texts = [
         *(variable.expression.text for variable in policy.variables),
@@ -132,7 +132,7 @@ def reason(policy: Policy) -> str:
     ]
     for name, among in ((_AUTHORIZER, (*texts, *conditions)), (_USER, texts)):
         if any(_reads(name, text) for text in among):
-            return f"it reads {name}, which is known of a request only"
+            return f"it reads {name}, which only a request has"
     if not all(map(_may_hold, conditions)):
         return f"it reads {_USER} to choose whose requests it judges"
     return ""
@@ -166,7 +166,7 @@ def _may_hold(condition: str) -> bool:
 
 NOTHING: Final = Loaded()
 _MUTATING: Final = "MutatingAdmissionPolicy"
-_GUARD: Final = NotAuditable(guard.RULE, "it judges UPDATE and DELETE, which is nothing that an object shows")
+_GUARD: Final = NotAuditable(guard.RULE, "it judges UPDATE and DELETE, which no object shows")
 
 
 class Rules(NamedTuple):

@@ -75,7 +75,7 @@ cases:
 
 @click.group("init")
 def init() -> None:
-    """Write the first files of something of your own."""
+    """Write the first files of a policy."""
 
 
 @init.command("policy")
@@ -89,7 +89,7 @@ def init() -> None:
 @click.option(
     "--schema",
     metavar="PATH|URL",
-    help="Where editors find what export schema suite printed; from the policy's folder.",
+    help="Where editors find the JSON Schema of suites, seen from the policy's folder.",
 )
 def policy(name: str, directory: Path, schema: str | None) -> None:
     """Write a policy, its binding and its suite into a new folder of its name.

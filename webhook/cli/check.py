@@ -95,9 +95,9 @@ def command(
 ) -> None:  # fmt: skip
     """Show what `kubectl apply` would do to objects: mutate, then validate. No cluster is needed.
 
-    Of folders, .yaml, .yml and .json files are read, but for hidden ones and those that --ignore or a .cksignore names.
-    Objects are judged by the schemas of their kinds first, custom resources by their CustomResourceDefinitions.
-    With Nodes objects are judged as in their cluster, such as a gang that no domain can ever hold.
+    It reads the .yaml, .yml and .json files of folders, except hidden ones and those that --ignore or a .cksignore
+    names. Schemas judge objects first, CustomResourceDefinitions custom resources. With --nodes it warns of what the
+    Nodes cannot do, such as hold a gang in one domain.
 
     Exit codes: 0 if all objects would be admitted, 1 if some would be refused, 2 if something cannot be read.
 

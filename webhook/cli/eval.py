@@ -86,8 +86,8 @@ def command(
 ) -> None:  # fmt: skip
     """Evaluate a CEL expression as kube-apiserver would: value, type and cost.
 
-    Exits with 0 for any value, false too unless -e is given, with 1 when the expression fails or a case differs, with 2
-    when it does not compile.
+    Exit codes: 0 for a value (1 for false with -e), 1 if the expression fails or a case differs, 2 if it does not
+    compile.
 
     \b
     Examples:

@@ -42,7 +42,7 @@ def command(
     """Find mistakes in admission policies, without running them.
 
     PATH is a file with policies, or a directory with such files. CODE is a code, the beginning of codes or a name, such
-    as CKS102, CKS1 or missing-has; several may be separated by commas. All findings are warnings, and fail.
+    as CKS102, CKS1 or missing-has; separate several by commas.
 
     Exit codes: 0 if there are no findings, 1 if there are any, 2 if something cannot be read.
 

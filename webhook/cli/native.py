@@ -51,8 +51,8 @@ _STEP = re.compile(r"[^.\[\]]+")
 def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
     """Turn CEL policies of Kyverno and Gatekeeper into ValidatingAdmissionPolicies with their bindings.
 
-    They are: rules of a ClusterPolicy or Policy with validate.cel, ValidatingPolicies, and ConstraintTemplates with
-    K8sNativeValidation together with their constraints. What cannot be converted is on stderr, with its place.
+    It takes rules of a ClusterPolicy or Policy with validate.cel, ValidatingPolicies, and ConstraintTemplates with
+    K8sNativeValidation and their constraints. What it cannot convert is on stderr, with its place.
 
     Exit codes: 0 if everything was converted, 1 if something is lost, 2 if something cannot be read.
 

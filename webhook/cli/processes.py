@@ -51,7 +51,7 @@ from webhook.registration.configurations import KINDS, POLICY_KINDS
     help="Shadow policies, which decide nothing: what they would change is counted; repeatable.",
 )
 @options.setting(
-    "--decision-log", "decisions.log", metavar="FILE|-", help="File of the decision log; - for standard output."
+    "--decision-log", "decisions.log", metavar="FILE|-", help="File of the decision log, or - for standard output."
 )
 @options.setting(
     "--log-level",

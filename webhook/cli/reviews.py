@@ -171,9 +171,8 @@ class _Summary:
 def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tuple[str, ...]) -> None:
     """Show whose verdict other policies would change: they judge the requests in decision logs.
 
-    LOG is a file that decisions.log names, also a rotated one or one that gzip made smaller. Only records with
-    decisions.content: objects can be replayed. Exits with 1 if a verdict changes. Built-in rules are not compared.
-    Without --config the packs are off.
+    LOG is a file of decisions.log, also a rotated or gzipped one. Only records with decisions.content: objects can be
+    replayed. Built-in rules are not compared. Without --config the packs are off. Exit code 1 if a verdict changes.
 
     \b
     Examples:

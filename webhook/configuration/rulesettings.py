@@ -86,8 +86,8 @@ class LabelsSettings(Model):
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
     enforced_by: Literal["auto", "policy", "webhook"] = Field(
         "auto",
-        description="Who refuses: policy, the API server itself, which works when no process here does; or webhook, an "
-        "entry that fails closed. auto: policy from Kubernetes 1.37 on. Without registration.apply it is a webhook.",
+        description="Who refuses. policy: the API server itself, also while the service is down; webhook: an entry "
+        "that fails closed; auto: policy from Kubernetes 1.37 on. Without registration.apply it is webhook.",
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
     exceptions: Many[LabelExceptionSettings] = Field(

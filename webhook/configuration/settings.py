@@ -103,7 +103,7 @@ class ClusterSettings(Model):
         "cks-admission", min_length=1, description="Lease in that Namespace; its holder writes to the cluster."
     )
     cut_off_seconds: float = Field(
-        1800.0, ge=300, description="A replica is not ready after the API server has not answered for so long."
+        1800.0, ge=300, description="How long the API server may be silent before a replica is not ready."
     )
 
     @property
@@ -197,7 +197,7 @@ class DecisionsSettings(Model):
     )
     samples: Many[SampleSettings] = Field(
         (SampleSettings(verdicts=("deny", "error")),),
-        description="For each rule and verdict the first entry that has both counts; no entry: not recorded. A list "
+        description="The first entry with the rule and the verdict counts; without one, nothing is recorded. A list "
         "given here replaces this one.",
     )
     max_record_bytes: int = Field(

@@ -254,7 +254,8 @@ class Registrar:
         moves = moves and (self._moved_since is None or now - self._moved_since < REACHED_SECONDS)
         where = "the policy" if enforced else "the webhook"
         self._note(
-            _MOVING, f"{where} is to refuse reserved labels; until the API server goes by it, both do" if moves else ""
+            _MOVING,
+            f"{where} takes over reserved labels; until the API server uses it, both refuse them" if moves else "",
         )
         entries = dict(configurations) if moves or not enforced else without_guard(configurations)
         return {**entries, **made} if moves or enforced else entries

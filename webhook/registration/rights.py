@@ -101,12 +101,12 @@ def needed_by_audit(settings: Settings) -> list[Right]:
         rights += _rights("list", ADMISSION, policies, "they are judged by")
     if chosen.policies.config_maps:
         rights += _rights(_FOLLOW, "", "configmaps", "policies may be there", namespace=chosen.cluster.namespace)
-    rights += _record(chosen, "patch", "what the audit did is left in this ConfigMap")
+    rights += _record(chosen, "patch", "the audit records in this ConfigMap what it did")
     for form in FORMS:
         verbs, plurals = ("list", "create", "patch", "delete"), (form.plural, form.cluster_plural)
-        rights += _rights(verbs, form.group, plurals, "what is found is told in reports")
+        rights += _rights(verbs, form.group, plurals, "the audit writes its findings into reports")
     if chosen.events.findings:
-        rights += _rights("create", "", "events", "owners of workloads are told what an audit finds", vital=False)
+        rights += _rights("create", "", "events", "Events tell owners of workloads what an audit found", vital=False)
     return rights
 
 
@@ -184,16 +184,16 @@ def _placer(settings: Settings) -> Iterator[Right]:
         return
     yield from _rights(_FOLLOW, "", ("nodes", "pods"), "gangs are placed by what Pods leave free on Nodes")
     yield from _rights("patch", "", "pods", "the gates of Pods are opened")
-    reason = "owners of gangs are told where these start, and why they wait"
+    reason = "Events tell owners of gangs where they start, and why they wait"
     yield from _rights("create", "", "events", reason, vital=False)
-    yield from _rights("list", "", "events", "what a controller could not create is told with it", vital=False)
+    yield from _rights("list", "", "events", "an Event names what a controller could not create", vital=False)
     reason = "Pods of lower priority may make room"
     yield from _rights(_FOLLOW, "scheduling.k8s.io", "priorityclasses", reason, vital=False)
     built_in = {row.group_kind for row in BUILT_IN}
     for row in rules.topology_options(settings).workloads.values():
         if row.group_kind in ROOT_KINDS or row.group_kind not in built_in:
             yield from _rights(_FOLLOW, row.group, row.resource, "a workload says how many Pods start together")
-    yield from _leases(settings, settings.place.lease, "placers agree who opens gates")
+    yield from _leases(settings, settings.place.lease, "placers agree by this Lease which of them opens gates")
 
 
 def _lookout(settings: Settings) -> list[Right]:
@@ -213,14 +213,14 @@ def _listed_workloads(settings: Settings, reason: str) -> list[Right]:
 def _references(settings: Settings) -> list[Right]:
     if "off" in (settings.topology.action, settings.topology.deletion):
         return []
-    return _listed_workloads(settings, "who deletes a Topology object is told which workloads name it")
+    return _listed_workloads(settings, "a warning lists the workloads that name a Topology object")
 
 
 def _refusals(settings: Settings) -> list[Right]:
     """The rights for Events about refusals, on workloads for which controllers work."""
     if not settings.events.refusals:
         return []
-    reason = "owners of workloads are told when what controllers make for these is refused"
+    reason = "Events tell owners of workloads what their controllers were refused"
     return [*_listed_workloads(settings, reason), *_rights("create", "", "events", reason, vital=False)]
 
 
@@ -228,7 +228,7 @@ def _gangs(settings: Settings) -> Iterator[Right]:
     """The rights to read what others who place gangs go by."""
     if settings.topology.action == "off":
         return
-    reason = "who submits to Kueue is told if no ResourceFlavor names the topology"
+    reason = "a warning says if no ResourceFlavor of Kueue names the topology"
     yield from _rights("list", KUEUE, "resourceflavors", reason, vital=False)
     among = settings.topology.deletion != "off" or settings.events.refusals
     if rules.schedules_workloads(settings) and not among:
@@ -264,7 +264,7 @@ def _policies(settings: Settings) -> Iterator[Right]:
 def _events(settings: Settings) -> list[Right]:
     if not settings.policies.config_maps:
         return []
-    reason = "owners of ConfigMaps with policies are told what is wrong with them, and which are slow"
+    reason = "Events on ConfigMaps say which policies are wrong or slow"
     return _rights("create", "", "events", reason, namespace=settings.cluster.namespace, vital=False)
 
 
@@ -301,7 +301,7 @@ def _registration(settings: Settings) -> Iterator[Right]:
 
 
 def _followed_registration(settings: Settings) -> list[Right]:
-    reason = "what is registered decides who may be ready, and which CA is trusted"
+    reason = "readiness and the trusted CA depend on what is registered"
     return _rights(_FOLLOW, ADMISSION, CONFIGURATIONS, reason, name=settings.registration.name)
 
 
@@ -316,7 +316,7 @@ def _shared(settings: Settings) -> Iterator[Right]:
         reason = "replicas mount this Secret with their certificate"
         yield from _rights(verbs, "", "secrets", reason, name=leaf, namespace=namespace)
     if _leads(settings):
-        yield from _leases(settings, settings.cluster.lease, "the replicas agree by this Lease who of them writes")
+        yield from _leases(settings, settings.cluster.lease, "the replicas agree by this Lease which of them writes")
 
 
 def _looks(settings: Settings) -> list[Right]:
@@ -324,14 +324,14 @@ def _looks(settings: Settings) -> list[Right]:
     chosen, rights = settings.registration, []
     alone = settings.tls.secret or chosen.apply or chosen.ca_only
     if alone and settings.labels.action != "off":
-        reason = "people are told which policies and conversions can write reserved labels past the guard"
+        reason = "Events name what can write reserved labels past the guard"
         policies = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
         definitions = "apiextensions.k8s.io", "customresourcedefinitions"
         rights += _rights("list", ADMISSION, policies, reason, vital=False)
         rights += _rights(("list", "get"), *definitions, reason, vital=False)
         rights += _rights("create", "", "events", reason, vital=False)
     if alone and not settings.tolerations.action == settings.topology.action == "off":
-        reason = "owners of Pods that were admitted unchanged during an outage, and wait, are told"
+        reason = "Events name Pods that an outage admitted unchanged and that wait"
         rights += _rights("list", "", "pods", reason, vital=False) + _rights(
             "create", "", "events", reason, vital=False
         )

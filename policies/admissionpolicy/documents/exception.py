@@ -71,7 +71,7 @@ def validate(top: Spot) -> None:
         metadata.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
     _policies(spec.child("policies"))
     if not trimmed(spec.child("reason").value or ""):
-        spec.child("reason").fault(required(), "say why, best with a ticket: whoever audits it reads this")
+        spec.child("reason").fault(required(), "say why, best with a ticket: the audit log shows it")
     if check_needed(spec.child("until"), _UNTIL_HINT):
         _until(spec.child("until"))
     for name in EXCEPTION_GLOBS:

@@ -500,7 +500,7 @@ def _actions(spot: Spot, dialect: Dialect) -> None:
             "must not contain both Deny and Warn (repeating the same validation failure information in the API "
             "response and headers serves no purpose)"
         )
-        spot.fault(invalid(spot.value, detail), "keep Deny alone: what it refuses is told anyway")
+        spot.fault(invalid(spot.value, detail), "keep Deny alone: a refusal shows its message anyway")
     if not known:
         detail = "" if dialect.release.validates_declaratively else "at least one validation action is required"
         spot.fault(required(detail), "write Deny, Warn or Audit")

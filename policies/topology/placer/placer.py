@@ -518,7 +518,7 @@ class _Round:
             conditions = mapping(pod.content, "status").get("conditions") or ()
             cause = next((c.get("message") for c in conditions), "") or "no scheduler says why"
             text = f"was opened {_STUCK_SECONDS:.0f} s ago or more and is not bound: {cause.rstrip('.')}. "
-            remedy = "Delete the Pod: its controller makes another one, for which a place is chosen anew."
+            remedy = "Delete the Pod: its controller makes another one, and the placer chooses a place for it."
             about = Subject("v1", "Pod", *pod.key, pod.uid)
             self._notices.append(Notice(about, "Stuck", f"Pod {pod.key[1]} {text}{remedy}"))
 

@@ -151,7 +151,7 @@ def test_a_short_name_of_several_levels() -> None:
         parse("rack=1", _RACKS)
 
     assert (raised.value.problem, raised.value.remedy) == (
-        "names rack, which is short for several levels.",
+        "names rack, which stands for several levels.",
         "Write the whole key: north.example.org/rack and south.example.org/rack.",
     )
 

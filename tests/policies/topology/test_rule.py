@@ -292,11 +292,11 @@ def test_keys_that_look_like_the_annotations() -> None:
     new = merged(old, {"metadata": {"annotations": misspelt}}, at("spec.template.metadata.labels", labels))
     lines = [
         (
-            f"spec.template.metadata.labels[{_TOPOLOGY}-preferred-placement] is read by nobody. "
+            f"spec.template.metadata.labels[{_TOPOLOGY}-preferred-placement] has no effect. "
             f"Did you mean the annotation {_TOPOLOGY}-preferred-placement?"
         ),
         (
-            f"metadata.annotations[{_TOPOLOGY}.required] is read by nobody. "
+            f"metadata.annotations[{_TOPOLOGY}.required] has no effect. "
             f"Did you mean the annotation {_TOPOLOGY}-required-placement?"
         ),
     ]
@@ -458,9 +458,7 @@ def test_a_default_that_cannot_be_used() -> None:
     obj = _object("jobset.x-k8s.io/v1alpha2 JobSet")
 
     assert (_changed(obj, rule=rule), _refusals(obj, rule=rule)) == (obj, [])
-    assert _warnings(obj, rule=rule) == [
-        'topology.default of the configuration: "nowhere" is no topology that is known.'
-    ]
+    assert _warnings(obj, rule=rule) == ['topology.default of the configuration: "nowhere" is no known topology.']
 
 
 def test_topologies_of_the_cluster() -> None:

@@ -10,7 +10,7 @@ import yaml
 from webhook.audit.rules import reason
 from webhook.sources import policyfiles
 
-_USER = "request.userInfo, which is known of a request only"
+_USER = "request.userInfo, which only a request has"
 
 
 def _reason(
@@ -52,12 +52,12 @@ def _reason(
         ),
         (
             {"validation": "authorizer.group('').resource('pods').check('get').allowed() || true"},
-            "it reads authorizer, which is known of a request only",
+            "it reads authorizer, which only a request has",
         ),
         ({"validation": "oldObject == null || object.spec == oldObject.spec"}, ""),
         (
             {"validation": "has(object.spec)", "operations": "[UPDATE, DELETE]"},
-            "it judges UPDATE and DELETE, which is nothing that an object shows",
+            "it judges UPDATE and DELETE, which no object shows",
         ),
     ],
     ids=[

@@ -35,7 +35,7 @@ def test_json_is_a_line_for_each_finding(audit: tuple[str, ...]) -> None:
         ("tolerations", "mutate", "Pod", "team-a", "notebook", "Pod/notebook", "spec.tolerations", ""),
     ]
     assert result.exit_code == 1
-    assert "not auditable: small-steps: it judges UPDATE, which is nothing that an object shows" in result.stderr
+    assert "not auditable: small-steps: it judges UPDATE, which no object shows" in result.stderr
 
 
 def test_findings_stand_at_their_lines(audit: tuple[str, ...]) -> None:

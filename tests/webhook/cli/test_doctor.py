@@ -240,7 +240,7 @@ async def test_a_right_of_the_service_is_missing(api: Installation) -> None:
             "system:serviceaccount:cloud:cks",
             (
                 "it may not create leases.coordination.k8s.io in namespace cloud: "
-                "the replicas agree by this Lease who of them writes"
+                "the replicas agree by this Lease which of them writes"
             ),
         ),
         (
@@ -249,7 +249,7 @@ async def test_a_right_of_the_service_is_missing(api: Installation) -> None:
             "system:serviceaccount:cloud:cks",
             (
                 "it may not get, update leases.coordination.k8s.io cks-admission in namespace cloud: "
-                "the replicas agree by this Lease who of them writes"
+                "the replicas agree by this Lease which of them writes"
             ),
         ),
     ]

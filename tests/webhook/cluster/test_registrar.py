@@ -231,7 +231,7 @@ async def test_the_guard_moves_without_a_gap(server: WebhookApi, api: Connection
 
     both, entry, native = (True, True), (True, False), (False, True)
     assert guards == [entry, both, both, both, native, both, both, entry]
-    assert problems == ["the policy is to refuse reserved labels; until the API server goes by it, both do"]
+    assert problems == ["the policy takes over reserved labels; until the API server uses it, both refuse them"]
     assert writer.problems() == []
 
 

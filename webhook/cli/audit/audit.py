@@ -59,12 +59,11 @@ def _part(context: click.Context, parameter: click.Parameter, value: str) -> Par
 def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None, **given: Any) -> None:
     """Show what rules and policies would say to objects that exist already, in a cluster or in files.
 
-    Each object is judged as if somebody who is not exempt created it today. No object is changed. What cannot be judged
-    without a request, such as a policy that reads userInfo, is listed on stderr.
+    It judges each object as if somebody who is not exempt created it today, and changes nothing. Policies that need a
+    request, such as those that read userInfo, are listed on stderr.
 
-    Exit codes: 0 if nothing is found, 1 if something would be refused, 2 if something cannot be read, 3 if the cluster
-    fails. What would be changed, and what passes by an exception, is no failure. With -o reports, what is found is no
-    failure either.
+    Exit codes: 0 if nothing would be refused, 1 if something would, 2 if something cannot be read, 3 if the cluster
+    fails. With -o reports, refusals are 0, too.
 
     \b
     Examples:

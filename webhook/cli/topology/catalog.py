@@ -18,12 +18,12 @@ from webhook.cli.topology import inventory
 from webhook.cli.topology.inventory import ClusterOptions
 
 
-@click.command("list", short_help="List the topologies that are known.")
+@click.command("list", short_help="List all topologies.")
 @inventory.cluster
 @options.config
 @options.output
 def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool) -> None:
-    """List the topologies that are known: built in, configured, and those of a cluster.
+    """List all topologies: built in, configured, and those of a cluster.
 
     \b
     Examples:

@@ -371,11 +371,7 @@ def _drawn(branch: Branch) -> int:
 
 def _summary(count: Count) -> str:
     gpus = counted(count.total, "GPU")
-    free = (
-        f"{gpus}, of which it is not known how many are free"
-        if count.free is None
-        else f"{count.free:,} of {gpus} free"
-    )
+    free = f"{gpus}, free ones unknown" if count.free is None else f"{count.free:,} of {gpus} free"
     return " · ".join(part for part in (counted(count.nodes, "Node"), free, noted(count)) if part)
 
 

@@ -68,7 +68,7 @@ class Context(NamedTuple):
         """Why nothing happens to an object without placements."""
         kind = request.kind.kind
         if request.kind.group_kind not in self.rule.options.workloads:
-            return f"a {kind} has no pod templates that are known"
+            return f"a {kind} has no known pod templates"
         if is_being_deleted(request.object):
             return "it is being deleted"
         if is_mirror_pod(request.object):
@@ -135,7 +135,7 @@ def meaning(explained: Explained) -> str:
     return {
         "gate": f"its Pods wait behind the gate {GATE} {together}",
         "affinity": f"Pod affinity {kept}; they are placed one by one",
-        "kueue": f"Kueue places its Pods, and is told {topology.called(placement.level)}",
+        "kueue": f"Kueue places its Pods by {topology.called(placement.level)}",
         "workload": f"kube-scheduler starts all of its Pods in {where}, or none of them",
     }.get(keeper.way, keeper.reason)
 
@@ -271,11 +271,11 @@ class _Explanation(NamedTuple):
     nothing: str
 
 
-@click.command("explain", short_help="Say what becomes of topology annotations, and why.")
+@click.command("explain", short_help="Explain topology annotations: who keeps the Pods together, and why.")
 @subject
 @options.output
 def command(output: str, **inputs: Any) -> None:
-    """Say what becomes of topology annotations: which hold, who keeps the Pods together, and why.
+    """Explain topology annotations: which hold, who keeps the Pods together, and why.
 
     With Nodes it also says on how many of them the Pods may land.
 

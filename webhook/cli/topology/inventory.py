@@ -240,8 +240,8 @@ class Inventory:
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name a cluster."""
-    kubeconfig = click.option("--kubeconfig", default="", metavar="FILE", help="Cluster to look at.")
-    in_cluster = click.option("--in-cluster", is_flag=True, help="Look at the cluster by the Pod's service account.")
+    kubeconfig = click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster.")
+    in_cluster = click.option("--in-cluster", is_flag=True, help="Use the Pod's service account.")
     return kubeconfig(in_cluster(command))
 
 

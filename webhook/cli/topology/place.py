@@ -61,8 +61,8 @@ class Gang(Struct, frozen=True):
 def command(output: str, **inputs: Any) -> None:
     """Say for each gang who keeps it together, whether it would start now, and in which domain each Pod would run.
 
-    Nodes decide with what their Pods leave free. Objects are placed in their order: what the first one takes is not
-    free for the next.
+    A gang may use what Pods leave free on the Nodes. Objects are placed in their order, and each takes its room from
+    the next.
 
     \b
     Examples:

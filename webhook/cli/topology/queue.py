@@ -32,7 +32,7 @@ def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path |
     """Show which gangs wait in a cluster: for what, since when, behind whom, and which domain is kept free.
 
     It reads the cluster once, decides as the placer does, and changes nothing. Gangs that fit now come first: the
-    placer opens them within a second, so that one that stays there shows that no placer works.
+    placer opens them within a second. One that stays there shows that no placer works.
 
     \b
     Example:
@@ -111,8 +111,8 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
 def release_command(kubeconfig: str, namespace: str, service_account: str, *, in_cluster: bool, yes: bool) -> None:
     """Open the gates of all Pods that wait for the placer, without placing them.
 
-    The Pods then go to any Node that has room; those of one gang need not be together. It is for a cluster in which no
-    placer is to run any more: uninstalling the chart does it.
+    The Pods then go to any Node that has room, and may leave their gang. Use it for a cluster that goes on without a
+    placer; uninstalling the chart does it.
 
     \b
     Example:

@@ -36,13 +36,13 @@ from webhook.cli.topology.inventory import ClusterOptions
     type=click.Choice(["text", "json", "yaml", "svg"]),
     default="text",
     show_default=True,
-    help="Form of the output; svg is a picture.",
+    help="Output format; svg is a picture.",
 )
 def tree_command(
     paths: tuple[str, ...], kubeconfig: str, name: str, level: str, config: Path | None, output: str, *,
     in_cluster: bool,
 ) -> None:  # fmt: skip
-    """Draw the Nodes as a tree of domains, with the GPUs that are free and that there are at every level.
+    """Draw the Nodes as a tree of domains, with free and all GPUs at every level.
 
     \b
     Examples:
@@ -128,7 +128,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
 _SHOWN = 8
 
 
-@click.command("doctor", short_help="Say what the labels of Nodes show that is wrong with the network.")
+@click.command("doctor", short_help="Show flaws of the network by the labels of Nodes.")
 @options.nodes
 @inventory.cluster
 @options.config
@@ -136,10 +136,10 @@ _SHOWN = 8
 def doctor_command(
     nodes: tuple[str, ...], kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool
 ) -> None:
-    """Say what is wrong with the network behind Nodes, by their labels.
+    """Show flaws of the network by the labels of Nodes.
 
-    Found are links that are slower than expected, ports with another neighbor, leafgroups in two superpods, labels that
-    are half set, and backend and ib labels that do not say the same. Exits with 1 if something is found.
+    It finds links that are slower than expected, ports with another neighbor, leafgroups in two superpods, labels that
+    are half set, and backend and ib labels that contradict each other. Exit code 1 if it finds any.
 
     \b
     Examples:

@@ -233,9 +233,9 @@ async def served(fetch: Callable[[Call], Awaitable[bytes]]) -> list[ServedResour
         try:
             groups = _GROUPS.decode(await fetch(Call("GET", path, accept=_ACCEPT)))
         except UNREADABLE as error:
-            raise ClusterError(f"the answer to GET {path} tells no resources: {error}") from error
+            raise ClusterError(f"the answer to GET {path} lists no resources: {error}") from error
         if groups.kind != "APIGroupDiscoveryList":
-            raise ClusterError(f"GET {path} tells no resources at once; that takes Kubernetes 1.30 or later")
+            raise ClusterError(f"GET {path} lists no resources in one answer; Kubernetes 1.30 and later do")
         found += [resource for group in groups.items or () for resource in _of_group(group)]
     return found
 

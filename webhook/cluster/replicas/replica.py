@@ -45,7 +45,7 @@ class Replica(NamedTuple):
         """Why this process does not write although it holds the Lease."""
         if self.authority is None or not self.leadership.leading:
             return []
-        before = f"{self.authority.title} is read anew before anything is written"
+        before = f"{self.authority.title} is read again before anything is written"
         return [f"{before}: {reason}" for reason in self.authority.stale()]
 
     def reflectors(self) -> list[Reflector[Any]]:

@@ -72,7 +72,7 @@ class ServedRelease:
 
     def unsynced(self) -> list[str]:
         """Nothing after the first answer, also one that tells no version: policies can be judged without."""
-        return [] if self._asked else ["version: the API server has not told it yet"]
+        return [] if self._asked else ["version: the API server has not answered yet"]
 
     def reflectors(self) -> list[Reflector[Any]]:
         """Nothing, because no watch tells of versions."""
@@ -214,7 +214,7 @@ class WatchAges:
 
 
 def _heard(silence: float) -> str:
-    return f"nothing was heard from the API server for {silence:.0f} s; what is known of the cluster is that old"
+    return f"nothing was heard from the API server for {silence:.0f} s; facts about the cluster are that old"
 
 
 # How long to wait for the first lists before serving without them. Look-ups then ask the API server.

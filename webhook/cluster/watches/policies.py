@@ -186,7 +186,7 @@ class PolicyMaps(Followers):
         await self._events.write(
             self._subject(known),
             "PoliciesRefused" if reason else "PoliciesLoaded",
-            reason or "The policies are in force as they stand here.",
+            reason or "The policies are in force.",
             occasion=f"{sorted(known.data.items())}\n{reason}",
             warning=bool(reason),
         )

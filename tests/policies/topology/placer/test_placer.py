@@ -498,7 +498,7 @@ def test_a_stuck_pod_is_told_of() -> None:
             about,
             "Stuck",
             "Pod train-0 was opened 60 s ago or more and is not bound: 0/1 nodes are available: 1 Insufficient "
-            "nvidia.com/gpu. Delete the Pod: its controller makes another one, for which a place is chosen anew.",
+            "nvidia.com/gpu. Delete the Pod: its controller makes another one, and the placer chooses a place for it.",
         ),
     )
     assert [one.about.name for one in look.queue] == ["next"]

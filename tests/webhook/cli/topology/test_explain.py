@@ -97,7 +97,7 @@ def test_a_placement_is_explained() -> None:
         ),
         pytest.param(
             _job(_asks("coreweave", "rack"), labels={"kueue.x-k8s.io/queue-name": "team"}),
-            "kueue: Kueue places its Pods, and is told rack.",
+            "kueue: Kueue places its Pods by rack.",
             id="kueue",
         ),
         pytest.param(
@@ -147,7 +147,7 @@ def test_a_default_is_explained_where_it_stands() -> None:
         pytest.param(_pod({}), "it has no topology annotations", id="none"),
         pytest.param(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "annotations": _asks("coreweave")}},
-            "a ConfigMap has no pod templates that are known",
+            "a ConfigMap has no known pod templates",
             id="no-workload",
         ),
         pytest.param(

@@ -171,7 +171,7 @@ def test_without_pods_no_square_is_free_or_used() -> None:
     }
     assert [text.text for text in _own(picture, "text")] == [
         "Topology coreweave",
-        "6 Nodes · 40 GPUs, of which it is not known how many are free · 1 cordoned, 1 not ready, 1 incomplete",
+        "6 Nodes · 40 GPUs, free ones unknown · 1 cordoned, 1 not ready, 1 incomplete",
         "a GPU; free or not is not known",
         "Node that takes no Pods",
         "Node with a flaw of its network",

@@ -64,7 +64,7 @@ async def test_who_leads_knows_the_ca_before_it_writes(server: GuardedApi, api: 
     assert written == [(True, b"new")]
     writing, unsynced, (waiting,) = meanwhile
     assert (writing, unsynced, after) == (False, [], [])
-    assert waiting.startswith("Secret cks/ca is read anew before anything is written: ")
+    assert waiting.startswith("Secret cks/ca is read again before anything is written: ")
 
 
 async def test_without_a_ca_of_its_own(server: GuardedApi, api: Connection) -> None:

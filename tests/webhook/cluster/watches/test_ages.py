@@ -90,7 +90,7 @@ async def test_a_replica_that_is_cut_off(server: FakeApi, ages: WatchAges, two: 
     times.pass_by(STALE_SECONDS - 1)
     early = ages.problems()
     times.pass_by(1)
-    heard = "nothing was heard from the API server for {} s; what is known of the cluster is that old"
+    heard = "nothing was heard from the API server for {} s; facts about the cluster are that old"
     assert (early, ages.problems(), ages.unready()) == ([], [f"cut off: {heard.format(300)}"], [])
 
     times.pass_by(HOUR - STALE_SECONDS)

@@ -99,7 +99,7 @@ async def test_without_an_answer_the_newest_counts(server: FakeApi, api: Connect
         await served.look()
         problems += served.problems()
 
-    assert (waiting, served.unsynced()) == (["version: the API server has not told it yet"], [])
+    assert (waiting, served.unsynced()) == (["version: the API server has not answered yet"], [])
     assert (served.current, served.version, served.is_proven) == (NEWEST, "", False)
     assert [problem.partition("; ")[2] for problem in problems] == ["policies are judged as by 1.37"] * 3
     assert ["no)" in problems[0], "'main' is no version" in problems[1], "'None' is no version" in problems[2]] == [

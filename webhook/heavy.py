@@ -239,7 +239,7 @@ class Turns:
             elif self._waiting.pop(claim, None) is not None:
                 self._hurry()
             if isinstance(error, TimeoutError):
-                raise NoTurnError("other reviews that take long came first, and then no time was left") from None
+                raise NoTurnError("other slow reviews came first, and no time was left") from None
             raise
 
     def _queue(self) -> list[Claim]:

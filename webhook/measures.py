@@ -310,7 +310,7 @@ class Placing:
         )
         self._opened = Counter(
             "cks_admission_pods_opened_total",
-            "Pods whose gate was to be opened: opened, gone (it had changed meanwhile) or refused.",
+            "Gates of Pods: opened, gone (the Pod had changed) or refused.",
             ("outcome",),
             registry=registry,
         )

@@ -266,7 +266,7 @@ def kueue_warnings(template: Template, flavored: Collection[str] | None) -> Iter
         name = topology.called(placement.level)
         if placement.is_named:
             yield as_warning(
-                f"Kueue takes levels only: of {quote(placement.called(topology))} it is told {quote(name)}; choose the "
+                f"Kueue takes levels only: {quote(placement.called(topology))} becomes {quote(name)}; choose the "
                 "domain by a node selector"
             )
         if placement.level in topology.unions:

@@ -182,7 +182,7 @@ def _gated(gated: Read[Sequence[Gated]], patience: float, now: datetime) -> Diag
         return _PLACER.ok(where, f"{count(len(gated), 'Pod')}, none older than {limit}")
     named = listed([f"{pod.namespace}/{pod.name}" for pod in late])
     text = f"{len(late)} of {count(len(gated), 'Pod')} older than {limit}: {named}"
-    queue = "`cks-admission topology queue --kubeconfig FILE` says for what their gangs wait, and behind whom"
+    queue = "`cks-admission topology queue --kubeconfig FILE` shows what their gangs wait for, and behind whom"
     return _PLACER.warn(where, text, queue)
 
 

@@ -251,7 +251,7 @@ def test_a_queued_job_gets_kueues_annotation() -> None:
         (
             _asked("rack=12"),
             "kueue",
-            ['Kueue takes levels only: of "rack=12" it is told "rack"; choose the domain by a node selector'],
+            ['Kueue takes levels only: "rack=12" becomes "rack"; choose the domain by a node selector'],
         ),
     ],
     ids=["label-that-is-not-there", "union", "both", "domain"],

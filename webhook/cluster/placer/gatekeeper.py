@@ -350,7 +350,7 @@ class Gatekeeper:
             self._refusals.add(error.status)
             pod = f"{opening.namespace}/{opening.name}"
             self._log.error("could not open the gate of a Pod", pod=pod, reason=reason)
-        return f"The API server does not let the gate of Pod {opening.name} be opened: {reason}."
+        return f"The API server refuses to open the gate of Pod {opening.name}: {reason}."
 
     def _back_off(self) -> None:
         """Leave the API server alone for a while, which gets longer each time."""

@@ -179,7 +179,7 @@ async def test_a_refusal_is_said_and_not_repeated_at_once(
 
     assert 2 < attempts <= 12
     (said,) = server.events("Waiting")
-    assert said.startswith("The API server does not let the gate of Pod train-0 be opened: ")
+    assert said.startswith("The API server refuses to open the gate of Pod train-0: ")
     assert "policy says no" in said
     assert len(server.events("Placed")) == 1
     assert capsys.readouterr().out.count("could not open the gate of a Pod") == 1

@@ -361,8 +361,7 @@ class AuditMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.ended = Gauge(
             "cks_admission_audit_end_timestamp_seconds",
-            "When the last audit ended, in Unix time; before the first one, since when there could be one; 0 if "
-            "unknown.",
+            "When the last audit ended, in Unix time; before the first one, when its ConfigMap was made; 0 if unknown.",
             registry=registry,
         )
         self.seconds = Gauge("cks_admission_audit_duration_seconds", "How long the last audit took.", registry=registry)

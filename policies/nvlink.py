@@ -8,7 +8,6 @@ nvidia.com/gpu.clique for scheduling".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -48,12 +47,3 @@ def written(requirement: SelectorRequirement, known: Cliques) -> SelectorRequire
         return requirement
     values = (clique for value in requirement.values for clique in known.get(value, (value,)))
     return replace(requirement, key=CLIQUE, values=tuple(dict.fromkeys(values)))
-
-
-def preference(weighted: dict[str, Any], known: Cliques) -> dict[str, Any]:
-    """The same for a PreferredSchedulingTerm."""
-    expressions = weighted["preference"]["matchExpressions"]
-    if all(expression["key"] != NVL_DOMAIN for expression in expressions):
-        return weighted
-    made = (SelectorRequirement(e["key"], e["operator"], tuple(e.get("values", ()))) for e in expressions)
-    return {**weighted, "preference": {"matchExpressions": [written(r, known).to_json() for r in made]}}

@@ -47,15 +47,14 @@ class RoleRule(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
         if not listed(check.verb, self.verbs):
             return False
         if check.path is not None:
-            return any(_url_matches(url, check.path) for url in self.non_resource_urls)
+            # Stars at the end of a URL count as one: `/api/**` matches what starts with `/api/`.
+            starts = tuple(url.rstrip("*") for url in self.non_resource_urls if url.endswith("*"))
+            return check.path in self.non_resource_urls or check.path.startswith(starts)
         named = not self.resource_names or check.name in self.resource_names
-        return named and listed(check.api_group, self.api_groups) and self._has_resource(check)
-
-    def _has_resource(self, check: Check) -> bool:
-        """Whether a resource of the rule matches. `*` and `*/scale` stand for all resources; `pods/*` is no pattern."""
+        # `*` and `*/scale` stand for all resources; `pods/*` is no pattern.
         sub = check.subresource
         patterns = {"*", f"{check.resource}/{sub}", f"*/{sub}"} if sub else {"*", check.resource}
-        return not patterns.isdisjoint(self.resources)
+        return named and listed(check.api_group, self.api_groups) and not patterns.isdisjoint(self.resources)
 
 
 class RoleSubject(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -167,7 +166,10 @@ class Rights:
                 missing.append(f"{role.kind.lower()}.rbac.authorization.k8s.io {quote(role.name)} not found")
             elif any(rule.allows(check) for rule in rules):
                 return CheckAnswer(allowed=True, reason=f"RBAC: allowed by {binding.describe(subject)}")
-        return CheckAnswer(allowed=False, reason=self._prefix + _aggregate(missing) if missing else "")
+        # As Go's Aggregate shows errors: each text once, in brackets if there are several.
+        texts = ", ".join(dict.fromkeys(missing))
+        reason = f"{self._prefix}RBAC: {f'[{texts}]' if len(set(missing)) > 1 else texts}"
+        return CheckAnswer(allowed=False, reason=reason if missing else "")
 
     def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
         """The bindings for the user, each with its first subject that is the user."""
@@ -217,17 +219,6 @@ def _rules(role: _Role, roles: Iterable[_Role], above: frozenset[str]) -> Iterat
             chosen = other.kind == "ClusterRole" and selector.matches(other.metadata.labels)
             if chosen and other.metadata.name not in above:
                 yield from _rules(other, roles, above)
-
-
-def _url_matches(pattern: str, path: str) -> bool:
-    """Whether a URL pattern matches. Stars at its end count as one: `/api/**` matches what starts with `/api/`."""
-    return path == pattern or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
-
-
-def _aggregate(errors: Iterable[str]) -> str:
-    """Errors as Go's Aggregate shows them: each text once, in brackets if there are several."""
-    texts = list(dict.fromkeys(errors))
-    return f"RBAC: {texts[0]}" if len(texts) == 1 else f"RBAC: [{', '.join(texts)}]"
 
 
 def _without_nulls(value: Any) -> Any:

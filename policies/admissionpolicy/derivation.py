@@ -36,6 +36,7 @@ from policies.engine.request import (
     GroupVersionKind,
     GroupVersionResource,
     JsonObject,
+    as_map,
     controller_reference,
     is_being_deleted,
     mapping,
@@ -261,7 +262,7 @@ def _inherited(row: Workload, workload: JsonObject | None, template: Location) -
     holders: list[Location] = [(), *(template[: len(pattern)] for pattern in sorted(row.jobs, key=len))]
     annotations: dict[str, str] = {}
     for holder in holders:
-        own = mapping(mapping(mapping({"": lookup(workload, holder)}, ""), "metadata"), "annotations")
+        own = mapping(mapping(as_map(lookup(workload, holder)), "metadata"), "annotations")
         annotations |= {key: own[key] for key in INHERITED if isinstance(own.get(key), str)}
     return annotations
 

@@ -38,6 +38,7 @@ from policies.engine.violation import (
     CHANGE_LENGTH,
     MESSAGE_LENGTH,
     TEXT_LENGTH,
+    WARNINGS_LENGTH,
     More,
     Violation,
     bounded,
@@ -48,7 +49,6 @@ from policies.engine.violation import (
     shortened,
     squeezed,
     warnings,
-    with_help,
 )
 
 Outcome = tuple[Violation | Note | More | Skip, ...]
@@ -254,19 +254,17 @@ def _explained(answer: Answer, ruleset: RuleSet) -> Answer:
     """The answer, with where to read on: at the end of a refusal, else as the last warnings, if there are any."""
     if not ruleset.help.url or answer.unanimity is not None:
         return answer
-    lines = _help(answer, ruleset)
-    if answer.allowed:
-        return replace(answer, warnings=with_help(answer.warnings, lines))
-    return replace(answer, help=lines)
-
-
-def _help(answer: Answer, ruleset: RuleSet) -> tuple[str, ...]:
-    """Where to read on about the warnings of an answer, or about its refusal."""
-    allowed = answer.allowed
+    allowed, shown = answer.allowed, answer.warnings
     about = [d for d in answer.decisions if (d.verdict == "warn" or d.failure if allowed else d.denies)]
     failure = "skipped" if allowed else "not-evaluated"
     violations = [violation for decision in about for violation in decision.violations]
-    return ruleset.help.lines(violations, failure if any(decision.failure for decision in about) else "")
+    lines = ruleset.help.lines(violations, failure if any(decision.failure for decision in about) else "")
+    if not allowed:
+        return replace(answer, help=lines)
+    for line in lines:
+        if sum(map(len, shown)) + len(line) <= WARNINGS_LENGTH:
+            shown = (*shown, line)
+    return replace(answer, warnings=shown)
 
 
 @lru_cache(maxsize=256)  # one for each kind of request

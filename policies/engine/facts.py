@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -37,12 +37,8 @@ class Namespace(Struct, frozen=True):
 class NamespaceKey(Key[Namespace], Struct, frozen=True):
     """The key of a Namespace: its name."""
 
+    UNKNOWN: ClassVar[str] = "namespace {0.name!r} is not known yet"
     name: str
-
-    @property
-    def missing(self) -> str:
-        """The message that the Namespace is not known."""
-        return f"namespace {self.name!r} is not known yet"
 
 
 class Taint(Struct, frozen=True):
@@ -84,12 +80,8 @@ NO_REFERENCES = References()
 class ReferencesKey(Key[References], Struct, frozen=True):
     """The key of the workloads that name a topology."""
 
+    UNKNOWN: ClassVar[str] = "the workloads that name the topology {0.topology!r} are not known yet"
     topology: str
-
-    @property
-    def missing(self) -> str:
-        """The message that the workloads are not known."""
-        return f"the workloads that name the topology {self.topology!r} are not known yet"
 
 
 class Facts(Struct, frozen=True, kw_only=True):

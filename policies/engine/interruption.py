@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from threading import local
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -33,10 +33,13 @@ class Key(Generic[T_co]):
 
     __slots__ = ()
 
+    UNKNOWN: ClassVar[str] = ""
+    """The message that the value is not known, in which {0} is the key."""
+
     @property
     def missing(self) -> str:
         """The message that the value is not known."""
-        raise NotImplementedError
+        return self.UNKNOWN.format(self)
 
     def failure(self, reason: str) -> T_co | FactUnavailable:
         """The entry for a value that cannot be found."""

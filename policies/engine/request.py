@@ -113,6 +113,11 @@ def mapping(value: object, key: str) -> JsonObject:
     return {}
 
 
+def as_map(value: object) -> JsonObject:
+    """The value if it is a map, else an empty map."""
+    return value if isinstance(value, dict) else {}
+
+
 def mappings(value: object, key: str) -> list[JsonObject]:
     """The maps in the list `value[key]`; none if there is no such list. What is no map is left out."""
     items = value.get(key) if isinstance(value, dict) else None

@@ -235,14 +235,6 @@ def limited(lines: Sequence[str], more: int = 0, *, room: int = CHANGE_LENGTH) -
     return (*lines[:kept], *((f"and {more} more",) if more else ()))
 
 
-def with_help(warnings: tuple[str, ...], lines: Sequence[str]) -> tuple[str, ...]:
-    """The warnings of an answer, and as many lines that say where to read on as there is room for."""
-    for line in lines:
-        if sum(map(len, warnings)) + len(line) <= WARNINGS_LENGTH:
-            warnings = (*warnings, line)
-    return warnings
-
-
 def shortened(text: str, length: int) -> str:
     """The text, cut at a length; an ellipsis then takes the place of its last character."""
     return text if len(text) <= length else text[: length - 1] + "…"

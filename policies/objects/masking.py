@@ -64,7 +64,8 @@ class Masking:
         ]
 
     def _secret(self, value: Any) -> Any:
-        return self._below(value) if self._keys else self._hide(value)
+        below = self._below(value)
+        return below if self._keys else MASK
 
     def _below(self, value: Any) -> Any:
         """The value with all that is below masked, but for the keys of maps."""
@@ -73,10 +74,6 @@ class Masking:
         if isinstance(value, list):
             return [self._below(item) for item in value]
         return self._mask(value)
-
-    def _hide(self, value: Any) -> str:
-        self._below(value)
-        return MASK
 
     def _mask(self, value: Any) -> Any:
         if value is None or value == "":

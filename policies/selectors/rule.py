@@ -46,6 +46,12 @@ class Selection(Struct, frozen=True):
     preferred: tuple[Term | None, ...]
     groupings: tuple[Grouping, ...]
 
+    @property
+    def keys(self) -> Iterator[str]:
+        """The keys of all requirements."""
+        terms = (self.selector, *self.required, *self.preferred)
+        return (requirement.key for term in terms for requirement in term or ())
+
 
 def selection(template: JsonObject) -> Selection:
     """What a template asks of Nodes."""
@@ -153,9 +159,7 @@ class NodeSelectors:
 
     def _organizations(self, asked: Selection, request: AdmissionRequest, facts: Facts) -> tuple[str, ...]:
         """Whose Nodes may be selected, as configured and as the Namespace says; only looked up where it matters."""
-        if not any(
-            r.key == RESERVED for term in (asked.selector, *asked.required, *asked.preferred) for r in term or ()
-        ):
+        if RESERVED not in asked.keys:
             return ()
         namespace = request.scope_namespace
         own = facts.namespace_labels(namespace).get(CONTROL_PLANE_LABEL, "") if namespace else ""
@@ -164,10 +168,7 @@ class NodeSelectors:
 
 def _is_concerned(asked: Selection) -> bool:
     """Whether what people wrote names a key that looks known."""
-    terms = (asked.selector, *asked.required, *asked.preferred)
-    return any(concerns(requirement.key) for term in terms for requirement in term or ()) or any(
-        concerns(grouping.key) for grouping in asked.groupings
-    )
+    return any(map(concerns, asked.keys)) or any(concerns(grouping.key) for grouping in asked.groupings)
 
 
 def _selects(template: object) -> bool:

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.cached import cached_property
 from policies.kubernetes.name import matches_glob
@@ -33,7 +34,7 @@ from policies.topology.gang import Address, Gang, Member
 from policies.topology.layout import WHOLE, Layout, Layouts
 from policies.topology.nodes.inventory import Codes, Integers, Inventory, Mask, PodKey
 from policies.topology.nodes.manifest import PODS, Amounts
-from policies.topology.pack import Budget, Room
+from policies.topology.pack import Budget, Crowd, Room
 
 STEPS: Final = 4000
 """So many steps of an exact packing take some milliseconds."""
@@ -154,7 +155,8 @@ class Search:
         """The placings in a domain of the required level and one of a nearer level that is independent of it."""
         for group in self._of(self.required).holding(also):
             rows = self.layout.rows(self.required, group)
-            inside = Search(self._ground, _at(self.gang, level), self._inside(rows))
+            gang = replace(self.gang, required=level, preferred=None)
+            inside = Search(self._ground, gang, self._inside(rows))
             for nearer in islice(inside.placing(), 1):
                 made = self.packed(self.required, group, rows & self.layout.rows(level, nearer.group))
                 if made is not None:
@@ -225,8 +227,7 @@ class Search:
         return member.requests == other.requests and np.array_equal(eligible(member)[0], eligible(other)[0])
 
     def _inside(self, rows: Mask) -> Terms:
-        within = rows if self._terms.within is None else rows & self._terms.within
-        return Terms(within, self._terms.priority, self._terms.leaving, self._terms.empty)
+        return replace(self._terms, within=rows if self._terms.within is None else rows & self._terms.within)
 
     def _of(self, level: int) -> _Level:
         if level not in self._levels:
@@ -265,22 +266,20 @@ class Search:
         return self._ground.free(resource, self._terms.priority, self._terms.leaving)
 
     def _room(self, given: Sequence[Member]) -> Room:
-        given = [member for member in given if member.count]
         eligible = self._ground.inventory.eligible
-        masks = [eligible(member)[self._terms.empty] for member in given]
-        pairs = pack.alike(given, masks)
-        members = tuple(member for member, _ in pairs)
+        crowds = pack.joined(Crowd(one, one.count, eligible(one)[self._terms.empty]) for one in given if one.count)
+        members = tuple(crowd.member for crowd in crowds)
         resources = tuple(sorted({name for member in members for name, amount in member.requests if amount}))
         asked = pack.requests(members, resources)
         columns = [self._column(name) for name in resources]
-        is_open = np.stack([masks[given.index(member)] for member in members])
+        is_open = np.stack([crowd.where for crowd in crowds])
         if self._terms.within is not None:
             is_open = is_open & self._terms.within
         for column, amounts in zip(columns, asked.T, strict=True):
             is_open = is_open & (column >= amounts[:, None])
         # What is done one by one is done in the order of names, so that it does not depend on the rows.
         rows = self.layout.order[np.asarray(is_open.any(axis=0))[self.layout.order]]
-        counts = np.array([count for _, count in pairs], np.int64)
+        counts = np.array([crowd.count for crowd in crowds], np.int64)
         free = np.array([column[rows] for column in columns], np.int64)
         most = np.array([1 if member.alone else np.iinfo(np.int64).max for member in members], np.int64)
         return Room(members, resources, asked, counts, rows, free, is_open[:, rows], most)
@@ -299,12 +298,13 @@ def choose(ground: Ground, gangs: Sequence[Gang], terms: Terms, also: Also | Non
     for placing in islice(search.placing(own), _MOST_NESTED):
         rows = search.layout.rows(placing.level, placing.group)
         within = rows if terms.within is None else rows & terms.within
-        inner = choose(ground, gangs[1:], Terms(within, terms.priority, terms.leaving, terms.empty), also)
+        inside = replace(terms, within=within)
+        inner = choose(ground, gangs[1:], inside, also)
         if inner is None:
             continue
         beside = Ground(ground.inventory, ground.layouts, taken(ground.held, inner, ground.inventory.size))
-        around = Search(beside, gangs[0], Terms(within, terms.priority, terms.leaving, terms.empty))
-        if (made := around.packed(placing.level, placing.group, within)) is not None:
+        made = Search(beside, gangs[0], inside).packed(placing.level, placing.group, within)
+        if made is not None:
             return [made, *inner]
     return None
 
@@ -329,8 +329,7 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     """
     ground = Ground(inventory, Layouts(inventory))
     search = Search(ground, gang, Terms(empty=True))
-    own = Gang(gang.key, gang.topology, gang.tiers, gang.members, gang.required)
-    if next(Search(ground, own, Terms(empty=True)).placing(), None) is not None:
+    if next(Search(ground, replace(gang, preferred=None), Terms(empty=True)).placing(), None) is not None:
         return None
     level = "" if gang.required is None else gang.tiers[gang.required].name
     allows = any(inventory.eligible(member)[1].any() for member in gang.members)
@@ -338,14 +337,10 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     wider = (
         gang.tiers[outer].name
         for outer in reversed(search.layout.around(search.required) if search.required != WHOLE else [])
-        if next(Search(ground, _at(gang, outer), Terms(empty=True)).placing(), None) is not None
+        if any(Search(ground, replace(gang, required=outer, preferred=None), Terms(empty=True)).placing())
     )
     numbers = (best.pods, best.total, best.address) if best else (0, 0, ())
     return Shortfall(level, gang.pods, gang.accelerators, *numbers, next(wider, ""))
-
-
-def _at(gang: Gang, level: int) -> Gang:
-    return Gang(gang.key, gang.topology, gang.tiers, gang.members, level)
 
 
 def _measured(members: Iterable[Member]) -> tuple[str, ...]:
@@ -466,7 +461,9 @@ class _Level:
         chosen[groups] = True
         nodes = np.flatnonzero(chosen[self._groups])
         own = self._groups[nodes]
-        return pack.placed(pack.pack(self.room.at(nodes), own), own, self._size)[:, groups]
+        taken = pack.pack(self.room.at(nodes), own)
+        sums = [np.bincount(own, weights=of_member, minlength=self._size) for of_member in taken]
+        return np.stack(sums).astype(np.int64)[:, groups]
 
     def _try(self, group: int) -> None:
         """Pack a domain, and some of the next in order, which takes little longer; more and more of them."""

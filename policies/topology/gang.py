@@ -8,7 +8,7 @@ Priority and Preemption" in the Kubernetes documentation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from policies.engine.facts import Facts, Taint
 from policies.engine.match import SelectorRequirement
 from policies.engine.request import JsonObject, mapping
 from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators, claims
-from policies.topology.nodes.manifest import Amounts, PodManifest, requests
+from policies.topology.nodes.manifest import Amounts, PodManifest, counted, requests
 from policies.topology.topology import Level, Topology
 from policies.vocabulary import HOSTNAME
 
@@ -32,15 +32,6 @@ class GangKey(Struct, frozen=True, order=True):
     kind: str
     name: str
     part: str = ""
-
-
-class Tier(Struct, frozen=True):
-    """A level of a topology as the choice sees it. name: what people call it. Others: see `topology.Level`."""
-
-    name: str
-    keys: tuple[str, ...]
-    distinct: bool = False
-    independent: bool = False
 
 
 class Toleration(Struct, frozen=True):
@@ -78,12 +69,12 @@ class Member(Struct, frozen=True):
 class Gang(Struct, frozen=True):
     """Members that belong in one domain of a level.
 
-    topology: its name. tiers: its levels, farthest first. required, preferred: positions in `tiers`, or None.
+    topology: its name. tiers: see `tiers`. required, preferred: positions in `tiers`, or None.
     """
 
     key: GangKey
     topology: str
-    tiers: tuple[Tier, ...]
+    tiers: tuple[Level, ...]
     members: tuple[Member, ...]
     required: int | None = None
     preferred: int | None = None
@@ -109,16 +100,6 @@ class Step(Struct, frozen=True):
 
 Address = tuple[Step, ...]
 """A domain, with the ancestors that make it unique, farthest first."""
-
-
-def is_within(steps: Iterable[Step], labels: Mapping[str, str]) -> bool:
-    """Whether a Node with these labels is in a domain."""
-    return all(any(labels.get(key) == step.value for key in step.keys) for step in steps)
-
-
-def called(address: Iterable[Step]) -> str:
-    """A domain by the short names of its keys, as people write it: `superpod=2,rack=12`."""
-    return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.value}" for step in address)
 
 
 def tolerates_all(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
@@ -158,8 +139,6 @@ def excess(members: Iterable[Member]) -> str:
     return f"requests for more than {MOST_AMOUNT} of {large}, {_CHOSEN} that" if large else ""
 
 
-# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
-_SECOND_NAMES = "sunk.coreweave.com/"
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
@@ -173,21 +152,18 @@ class Cluster(Struct, frozen=True):
     accelerators: Accelerators = Accelerators()
 
 
-class NoDemand(Struct, frozen=True):
-    """Why a template has no demand that could be placed. reason: continues a sentence about the template."""
-
-    reason: str
-
-
 class _MalformedError(ValueError):
     """A template is not what Kubernetes takes. The text says what is wrong."""
 
 
-def tiers(topology: Topology, *levels: Level | None) -> tuple[Tier, ...]:
-    """The levels of a topology, farthest first. Of `levels`, a union takes the place of the level of its first key."""
+def tiers(topology: Topology, *levels: Level | None) -> tuple[Level, ...]:
+    """The levels of a topology, farthest first, each under the name that people call it.
+
+    Of `levels`, a union takes the place of the level of its first key.
+    """
     named = {topology.position(level): level for level in levels if level is not None}
     return tuple(
-        Tier(topology.called(level), level.keys, level.distinct, level.independent)
+        replace(level, name=topology.called(level))
         for level in (named.get(position, level) for position, level in enumerate(topology.levels))
     )
 
@@ -201,21 +177,22 @@ def member(
     namespace: str = "",
     terms: Sequence[Sequence[SelectorRequirement]] = (),
     asked: Amounts | None = None,
-) -> Member | NoDemand:
-    """The demand of a template's Pods, or why there is none. It never raises, whatever the template is.
+) -> Member | str:
+    """The demand of a template's Pods, or why there is none, to continue a sentence about the template. Never raises.
 
     terms: alternatives of which a Node must meet one as well: named domains and the requirement of a topology. asked:
     what each Pod asks for, where that is known.
     """
     spec = mapping(template, "spec")
     try:
+        selector = _map(spec.get("nodeSelector"), "nodeSelector")
         amounts = requests(msgspec.convert(template, PodManifest, strict=False)) if asked is None else asked
         return Member(
             path,
             count,
             amounts,
-            accelerators=_accelerators(amounts, cluster),
-            node_selector=_labels(spec.get("nodeSelector")),
+            accelerators=counted(amounts, lambda name: cluster.accelerators.includes(name, cluster.facts)),
+            node_selector=tuple((k, _checked(selector[k], "a value of its nodeSelector")) for k in sorted(selector)),
             terms=_terms(spec, terms),
             tolerations=_tolerations(spec.get("tolerations")),
             priority=_priority(spec, cluster.facts),
@@ -224,14 +201,7 @@ def member(
             alone=_is_alone(template, spec),
         )
     except (ValueError, TypeError) as error:
-        return NoDemand(f"it cannot be read: {error}")
-
-
-def _accelerators(amounts: Amounts, cluster: Cluster) -> int:
-    held = [(name, amount) for name, amount in amounts if "/" in name]
-    held = [(name, amount) for name, amount in held if cluster.accelerators.includes(name, cluster.facts)]
-    second = sum(amount for name, amount in held if name.startswith(_SECOND_NAMES))
-    return max(second, sum(amount for _, amount in held) - second)
+        return f"it cannot be read: {error}"
 
 
 def _claims(spec: JsonObject, amounts: Amounts, namespace: str, cluster: Cluster) -> tuple[str, ...]:
@@ -257,14 +227,6 @@ def _priority(spec: JsonObject, facts: Facts) -> int | None:
     if priorities is None:
         return None
     return priorities.get(name) if name else priorities.get("", 0)
-
-
-def _labels(selector: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(selector, dict | None):
-        raise _MalformedError("its nodeSelector is no map")
-    return tuple(
-        sorted((key, _checked(value, "a value of its nodeSelector")) for key, value in (selector or {}).items())
-    )
 
 
 def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> Terms:

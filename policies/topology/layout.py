@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from policies.topology.gang import Address, Step, Tier
+from policies.topology.gang import Address, Step
 from policies.topology.nodes.inventory import ANYWHERE, Codes, Integers, Inventory, Mask
-from policies.topology.topology import natural
+from policies.topology.topology import Level, natural
 from policies.vocabulary import HOSTNAME, REGION, ZONE
 
 WHOLE = -1
@@ -24,7 +24,7 @@ _WIDE = frozenset({REGION, ZONE})
 class Layout:
     """The domains of all levels. present: the rows with a Node. order: these rows by the names of their Nodes."""
 
-    def __init__(self, inventory: Inventory, tiers: tuple[Tier, ...]) -> None:
+    def __init__(self, inventory: Inventory, tiers: tuple[Level, ...]) -> None:
         self.tiers = tiers
         self.present: Mask = inventory.eligible(ANYWHERE)[1].copy()
         names = inventory.names()
@@ -141,9 +141,9 @@ class Layouts:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         self._edition: tuple[int, int] | None = None
-        self._made: dict[tuple[Tier, ...], Layout] = {}
+        self._made: dict[tuple[Level, ...], Layout] = {}
 
-    def of(self, tiers: tuple[Tier, ...]) -> Layout:
+    def of(self, tiers: tuple[Level, ...]) -> Layout:
         """The layout of these levels."""
         if self._edition != self._inventory.edition:
             self._made.clear()

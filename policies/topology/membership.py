@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, Owner, controller_reference, mapping
+from policies.engine.request import JsonObject, Owner, as_map, controller_reference, mapping
 from policies.objects.fieldpath import Location, lookup
 from policies.topology.gang import GangKey
 
@@ -94,9 +94,9 @@ def role(kind: tuple[str, str], obj: JsonObject, location: Location) -> str:
     if kind[0] == "ray.io" and "headGroupSpec" in location:
         return _HEAD
     if kind == POD_CLIQUE_SET:
-        return _text(mapping({"": lookup(obj, location)}, ""), "name")
+        return _text(as_map(lookup(obj, location)), "name")
     depth, field, default = _NAMED.get(kind, (0, "", ""))
-    return _text(mapping({"": lookup(obj, location[:-depth])}, ""), field) or default if depth else ""
+    return _text(as_map(lookup(obj, location[:-depth])), field) or default if depth else ""
 
 
 _TYPED = frozenset(("kubeflow.org", f"{name}Job") for name in ("MPI", "PyTorch", "TF", "XGBoost", "Paddle", "JAX"))

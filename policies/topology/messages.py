@@ -260,7 +260,7 @@ def absence(template: Template, nodes: Sequence[Node]) -> str:
         return f"topology {quote(topology.name)}: no Node has what it requires, {_required(requirement)}"
     annotation, placement = next(template.placements)
     problem = _problem(placement, topology, nodes)
-    return f"{_kind(annotation)} {problem}{_where(annotation)}" if problem else ""
+    return _about(annotation, problem) if problem else ""
 
 
 def kept(template: Template, keeper: Keeper) -> Iterator[Violation]:
@@ -344,7 +344,7 @@ def misspelt(request: AdmissionRequest, row: Workload) -> Iterator[Violation]:
 def _about_nodes(template: Template, topology: Topology, nodes: Sequence[Node]) -> Iterator[Violation]:
     for annotation, placement in template.placements:
         if problem := _problem(placement, topology, nodes) or _ambiguity(placement, topology, nodes):
-            yield as_warning(f"{_kind(annotation)} {problem}{_where(annotation)}")
+            yield as_warning(_about(annotation, problem))
             return
     required, preferred = template.required, template.preferred
     if required is not None and preferred is not None and required.is_named and preferred.is_named:
@@ -357,7 +357,7 @@ def _about_nodes(template: Template, topology: Topology, nodes: Sequence[Node]) 
             )
     for annotation, placement in template.placements:
         if problem := _flawed(placement, topology, nodes):
-            yield as_warning(f"{_kind(annotation)} {problem}{_where(annotation)}")
+            yield as_warning(_about(annotation, problem))
             return
 
 
@@ -459,9 +459,9 @@ def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:
     return any(meets(node.labels, terms) for node in nodes)
 
 
-def _kind(annotation: Annotation) -> str:
-    """Whether it says what is required or what is preferred."""
-    return "required" if annotation.key == REQUIRED else "preferred"
+def _about(annotation: Annotation, problem: str) -> str:
+    """A problem of what is required or of what is preferred, and where that stands."""
+    return f"{'required' if annotation.key == REQUIRED else 'preferred'} {problem}{_where(annotation)}"
 
 
 def _where(annotation: Annotation) -> str:

@@ -181,12 +181,12 @@ class TopologyObjects(Struct, frozen=True):
         try:
             topology = read(document, source_of(document))
         except TopologyError as error:
-            works = _can_work(_keys(new))
+            keys = _keys(new)
+            # Whether a scheduler can make a tree of Nodes from these keys, whatever they mean.
+            works = bool(keys) and all(isinstance(key, str) and not label_key(key) for key in keys)
+            works = works and len(set(keys)) == len(keys) and HOSTNAME not in keys[:-1]
             for at, problem in error.problems:
-                if works:
-                    yield _problem(at, problem, _DIFFER, DOUBTFUL, "warn")
-                else:
-                    yield _problem(at, problem, _REWRITE, BROKEN, "")
+                yield _problem(at, problem, *((_DIFFER, DOUBTFUL, "warn") if works else (_REWRITE, BROKEN, "")))
         else:
             catalog = self.catalog.joined(facts.topologies())
             for position, problem, remedy in doubts(topology, catalog, facts.nodes()):
@@ -269,12 +269,6 @@ def _keys(obj: JsonObject) -> list[object]:
     levels = _levels(obj)
     written = [level if isinstance(level, dict) else {} for level in (levels if isinstance(levels, list) else [])]
     return [level.get("nodeLabel") or level.get("key") for level in written]
-
-
-def _can_work(keys: Sequence[object]) -> bool:
-    """Whether a scheduler can make a tree of Nodes from these keys, whatever they mean."""
-    valid = bool(keys) and all(isinstance(key, str) and not label_key(key) for key in keys)
-    return valid and len(set(keys)) == len(keys) and HOSTNAME not in keys[:-1]
 
 
 def _problem(at: Location, problem: str, remedy: str, summary: str, verdict: Verdict) -> Violation:

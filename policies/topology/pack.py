@@ -13,7 +13,7 @@ from itertools import combinations
 from operator import mul
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from policies.cached import cached_property
 from policies.topology.gang import Member
@@ -65,14 +65,22 @@ def capacity(requests: Integers, free: Integers, is_open: Mask, count: int) -> I
     return fit
 
 
-def alike(members: Sequence[Member], masks: Sequence[Mask]) -> tuple[tuple[Member, int], ...]:
-    """Members that ask for the same and may run on the same Nodes as one: the first of them, and the Pods of all."""
-    sums: dict[object, tuple[Member, int]] = {}
-    for member, mask in zip(members, masks, strict=True):
-        key = (member.requests, member.alone, mask.tobytes())
-        one, count = sums.get(key, (member, 0))
-        sums[key] = (one, count + member.count)
-    return tuple(sums.values())
+class Crowd(Struct, frozen=True):
+    """Pods that are alike. where: the Nodes on which they may be, by row."""
+
+    member: Member
+    count: int
+    where: Mask
+
+
+def joined(crowds: Iterable[Crowd]) -> list[Crowd]:
+    """The crowds, those that ask for the same and may be on the same Nodes as one, with the member of the first."""
+    joined: dict[object, Crowd] = {}
+    for crowd in crowds:
+        key = (crowd.member.requests, crowd.member.alone, crowd.where.tobytes())
+        first = joined.get(key)
+        joined[key] = crowd if first is None else structs.replace(first, count=first.count + crowd.count)
+    return list(joined.values())
 
 
 def requests(members: Sequence[Member], resources: Sequence[str]) -> Integers:
@@ -119,11 +127,6 @@ def first(fit: Integers, starts: Integers | Codes, count: int) -> Integers:
     if len(starts) > 1:
         before -= np.repeat(before[starts], np.diff(starts, append=len(fit)))
     return np.asarray(np.minimum(np.maximum(count - before, 0), fit))
-
-
-def placed(taken: Integers, groups: Codes, size: int) -> Integers:
-    """How many Pods of each member are placed, by member and domain. size: the number of domains."""
-    return np.stack([np.bincount(groups, weights=of_member, minlength=size) for of_member in taken]).astype(np.int64)
 
 
 def capacities(room: Room, groups: Codes, size: int) -> Integers:
@@ -216,7 +219,11 @@ def packing(room: Room, least: int, budget: Budget) -> Integers | None:
     accelerators = [member.accelerators for member in room.members]
     best = min(states, key=lambda left: (sum(left), sum(map(mul, left, accelerators)), left))
     taken = np.zeros_like(room.fit)
-    taken[:, nodes] = _traced(best, stages)
+    columns = []
+    for stage in reversed(stages):
+        best, pattern = stage[best]
+        columns.append(pattern)
+    taken[:, nodes] = np.array(columns[::-1], np.int64).T
     return taken
 
 
@@ -232,14 +239,6 @@ def _patterns(most: _Pods, requests: list[list[int]], free: list[int]) -> Iterat
         rest = [amount - pods * request for amount, request in zip(free, own, strict=True)]
         for pattern in _patterns(most[1:], others, rest):
             yield (pods, *pattern)
-
-
-def _traced(left: _Pods, stages: list[_Stage]) -> Integers:
-    columns = []
-    for stage in reversed(stages):
-        left, pattern = stage[left]
-        columns.append(pattern)
-    return np.array(columns[::-1], np.int64).T
 
 
 _MOST_SETS = 64
@@ -325,33 +324,15 @@ def needed(fit: Integers, outer: Codes, size: int, count: int) -> Integers:
     return np.bincount(sorted_outer[taken > 0], minlength=size)
 
 
-class Crowd(Struct, frozen=True):
-    """Pods that are alike and not bound yet. where: the Nodes on which they may be, by row."""
-
-    member: Member
-    count: int
-    where: Mask
-
-
 def is_safe(crowds: Sequence[Crowd], free: Callable[[str], Integers]) -> bool:
-    """Whether each Pod of these crowds finds a Node, in whatever order. False also where that is not certain.
+    """Whether each of these unbound Pods finds a Node, in whatever order. False also where that is not certain.
 
     free: what each Node has of a resource without any of these Pods. A Pod finds no Node if each one on which it may be
     lacks a resource for it. Of others that ask for the same each takes one of the places that there are for it; for
     others it is counted how many Nodes they can fill at most, resource by resource.
     """
-    together = _joined(crowds)
+    together = joined(crowds)
     return all(_finds(crowd, [other for other in together if other is not crowd], free) for crowd in together)
-
-
-def _joined(crowds: Iterable[Crowd]) -> list[Crowd]:
-    """The crowds, those that ask for the same and may be on the same Nodes as one."""
-    joined: dict[object, Crowd] = {}
-    for crowd in crowds:
-        key = (crowd.member.requests, crowd.member.alone, crowd.where.tobytes())
-        count = crowd.count + (joined[key].count if key in joined else 0)
-        joined[key] = Crowd(crowd.member, count, crowd.where)
-    return list(joined.values())
 
 
 def _finds(crowd: Crowd, others: Sequence[Crowd], free: Callable[[str], Integers]) -> bool:

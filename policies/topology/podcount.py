@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping, mappings
+from policies.engine.request import JsonObject, as_map, mapping, mappings
 from policies.objects.fieldpath import Location, lookup
 from policies.objects.workload import BUILT_IN, Workload
 from policies.topology.gang import MOST_PODS
@@ -60,8 +60,8 @@ def _over(kind: tuple[str, str], obj: JsonObject, location: Location, pods: int)
         return pods - (_number(status, "active", 0) or 0) if done else 0
     if kind == ("jobset.x-k8s.io", "JobSet"):
         # It counts Jobs, of which each is over with all of its Pods.
-        name, jobs = mapping({"": lookup(obj, location[:-3])}, "").get("name"), status.get("replicatedJobsStatus")
-        own = [job for job in jobs if mapping({"": job}, "").get("name") == name] if isinstance(jobs, list) else []
+        name, jobs = as_map(lookup(obj, location[:-3])).get("name"), status.get("replicatedJobsStatus")
+        own = [job for job in jobs if as_map(job).get("name") == name] if isinstance(jobs, list) else []
         over = sum((_number(own[0], field, 0) or 0) for field in ("succeeded", "failed")) if own else 0
         return over * (_job(obj, location) or 0)
     if kind[0] == "kubeflow.org":
@@ -117,14 +117,14 @@ def _nodes(obj: JsonObject, location: Location) -> int | None:
 def _clique(obj: JsonObject, location: Location) -> int | None:
     """The Pods of a clique in all replicas of its scaling group, in one replica of the PodCliqueSet."""
     clique, template = lookup(obj, location), lookup(obj, location[:-2])
-    groups = mapping({"": template}, "").get("podCliqueScalingGroups")
-    name = mapping({"": clique}, "").get("name")
+    groups = as_map(template).get("podCliqueScalingGroups")
+    name = as_map(clique).get("name")
     scaled = [
         _number(group, "replicas", 1)
         for group in (groups if isinstance(groups, list) else ())
         if isinstance(group, dict) and isinstance(names := group.get("cliqueNames"), list) and name in names
     ]
-    own = _number(mapping({"": clique}, "").get("spec"), "replicas", 1)
+    own = _number(as_map(clique).get("spec"), "replicas", 1)
     return _product(own, *scaled[:1])
 
 
@@ -142,7 +142,7 @@ def _replicated_job(obj: JsonObject, location: Location) -> int | None:
 def _training(obj: JsonObject, location: Location) -> int | None:
     """The Pods of a TrainJob that states nothing else: the policy says on how many Nodes it trains."""
     labels = mapping(mapping(lookup(obj, location[:-2]), "metadata"), "labels")
-    trains = labels.get(_STEP) == "trainer" or mapping({"": lookup(obj, location[:-3])}, "").get("name") == "node"
+    trains = labels.get(_STEP) == "trainer" or as_map(lookup(obj, location[:-3])).get("name") == "node"
     nodes = mapping(mapping(obj, "spec"), "mlPolicy")
     return _number(nodes, "numNodes", 1) if trains and "numNodes" in nodes else _replicated_job(obj, location)
 
@@ -157,7 +157,7 @@ def _ray(obj: JsonObject, location: Location) -> int | None:
     if "workerGroupSpecs" not in location:
         return 1
     group = lookup(obj, location[:-1])
-    if mapping({"": group}, "").get("suspend") is True:
+    if as_map(group).get("suspend") is True:
         return 0
     replicas, hosts = _number(group, "replicas", 0), _number(group, "numOfHosts", 1)
     least, most = _number(group, "minReplicas", 0), _number(group, "maxReplicas", _LARGEST)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from policies import vocabulary
 from policies.engine.facts import Node
-from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
+from policies.engine.request import AdmissionRequest, JsonObject, as_map, is_being_deleted, is_owned, mapping
 from policies.engine.violation import WARNING_COUNT, Violation, quote
 from policies.kubernetes.spelling import closest
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse, render
@@ -160,7 +160,7 @@ def is_mentioned(row: Workload, *objects: JsonObject | None) -> bool:
 def _of_fields(obj: JsonObject, kind: tuple[str, str]) -> Iterator[Mention]:
     """What the constraints in an object name."""
     patterns = PLACES.get(kind, ())
-    inherited = _name(mapping({"": lookup(obj, tuple(map(str, patterns[0])))}, "")) if patterns else None
+    inherited = _name(as_map(lookup(obj, tuple(map(str, patterns[0]))))) if patterns else None
     reader, field = (_KAI, "topology") if kind == POD_GROUP else (_GROVE, "topologyName")
     for place, constraint in (at for pattern in patterns for at in locate(obj, pattern)):
         for steps, sort in _LEVELS if isinstance(constraint, dict) else ():
@@ -186,7 +186,9 @@ def _of_kueue(
         where = " or ".join(dict.fromkeys(render((*one, *row.shape.annotations)) for one in row.templates))
         problem = f"has no effect here: Kueue reads it at {where}. Move it there."
     elif key in _KUEUE_SORTS:
-        problem = _of_values(key, annotations) or ("" if _is_queued(obj, row) else _NOT_MANAGED)
+        holders: Iterable[Pattern] = (("metadata", "labels"), *((*t, *row.shape.labels) for t in row.templates))
+        is_queued = any(QUEUE in as_map(found) for pattern in holders for _, found in locate(obj, pattern))
+        problem = _of_values(key, annotations) or ("" if is_queued else _NOT_MANAGED)
     else:
         return
     if key != _LAYERS or problem:
@@ -197,7 +199,7 @@ def _of_kueue(
         layers = json.loads(value) if isinstance(value, str) else None
     except (ValueError, RecursionError):
         layers = None
-    levels = [mapping({"": layer}, "").get("topology") for layer in layers] if isinstance(layers, list) else []
+    levels = [as_map(layer).get("topology") for layer in layers] if isinstance(layers, list) else []
     if levels and all(isinstance(level, str) for level in levels):
         yield from (Mention(location, level, "Kueue", "slice") for level in levels)
     else:
@@ -215,12 +217,6 @@ def _of_values(key: str, annotations: JsonObject) -> str:
     if key == _SLICE and _SIZE not in annotations:
         return f"says nothing about how many Pods a slice has. Add {_SIZE}."
     return ""
-
-
-def _is_queued(obj: JsonObject, row: Workload) -> bool:
-    """Whether a workload, or one of its pod templates, has the label by which Kueue manages it."""
-    holders: Iterable[Pattern] = (("metadata", "labels"), *((*t, *row.shape.labels) for t in row.templates))
-    return any(QUEUE in mapping({"": found}, "") for pattern in holders for _, found in locate(obj, pattern))
 
 
 def _exclusive(

@@ -16,7 +16,15 @@ from msgspec.structs import replace
 
 from policies.engine.facts import Facts
 from policies.engine.match import EVERYTHING, LabelSelector
-from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, mapping, mappings
+from policies.engine.request import (
+    AdmissionRequest,
+    JsonObject,
+    as_map,
+    is_being_deleted,
+    is_mirror_pod,
+    mapping,
+    mappings,
+)
 from policies.engine.violation import Violation, listed, quote
 from policies.kubernetes.name import matches_glob
 from policies.kubernetes.spelling import closest, closest_first
@@ -390,7 +398,7 @@ def carried(own: Any, above: Any, before: tuple[Any, Any] | None, *, copies: boo
 def mentions(row: Workload, *objects: JsonObject | None) -> bool:
     """Whether objects of a kind have any of the annotations."""
     return any(
-        not _KEYS.isdisjoint(mapping({"": found}, ""))
+        not _KEYS.isdisjoint(as_map(found))
         for obj in objects
         for pattern in places(row, "annotations")
         for _, found in locate(obj, pattern)
@@ -405,12 +413,9 @@ def strays(row: Workload, obj: JsonObject | None) -> Iterator[Location]:
         for pattern in places(row, field):
             for place, found in locate(obj, pattern):
                 if isinstance(found, dict):
-                    yield from ((*place, key) for key in found if looks_meant(key) and key not in known)
-
-
-def looks_meant(key: str) -> bool:
-    """Whether a key is one of the annotations or looks like one."""
-    return key.startswith(MISSPELT) or (key.startswith(PREFIX) and any(word in key for word in WORDS))
+                    for key in (key for key in found if key not in known):
+                        if key.startswith(MISSPELT) or (key.startswith(PREFIX) and any(word in key for word in WORDS)):
+                            yield (*place, key)
 
 
 def as_warning(text: str, *, is_outcome: bool = False) -> Violation:

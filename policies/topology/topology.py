@@ -266,8 +266,9 @@ class Clash(Struct, frozen=True):
                 f'topology "{self.first.name}" is defined twice, with different node requirements or pools: '
                 f"{self.first.source}, and {self.second.source}. Keep one of them."
             )
-        told = "; and ".join(map(_sourced, (self.first, self.second)))
-        return f'topology "{self.first.name}" is defined twice, with different levels: {told}. Keep one.'
+        pair = (self.first, self.second)
+        both = "; and ".join(f"{one.source} ({', '.join(level.name for level in one.levels)})" for one in pair)
+        return f'topology "{self.first.name}" is defined twice, with different levels: {both}. Keep one.'
 
 
 class Catalog:
@@ -328,7 +329,3 @@ def _merged(first: Topology, second: Topology) -> Topology | None:
 
 def _keys(topology: Topology) -> list[tuple[str, ...]]:
     return [level.keys for level in topology.levels]
-
-
-def _sourced(topology: Topology) -> str:
-    return f"{topology.source} ({', '.join(level.name for level in topology.levels)})"

@@ -10,7 +10,7 @@ pkg/controller/jobframework.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Struct
 
@@ -45,10 +45,7 @@ _ANNOTATIONS = ("metadata", "annotations")
 class FlavorsKey(Key[frozenset[str] | None], Struct, frozen=True):
     """The key of the topologies that ResourceFlavors of Kueue name; None if they are not known."""
 
-    @property
-    def missing(self) -> str:
-        """The message that they are not known."""
-        return "the ResourceFlavors of Kueue are not known yet"
+    UNKNOWN: ClassVar[str] = "the ResourceFlavors of Kueue are not known yet"
 
     def failure(self, reason: str) -> frozenset[str] | FactUnavailable | None:
         """Nothing is known of them, and nothing said."""

@@ -10,13 +10,13 @@ that get a PodGroup with a gang.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from msgspec import Struct
 
 from policies.engine.facts import Node
 from policies.engine.interruption import FactUnavailable, Key
-from policies.engine.request import JsonObject, controller_reference, mapping
+from policies.engine.request import JsonObject, as_map, controller_reference, mapping
 from policies.kubernetes.spelling import with_article
 from policies.podspec import allows
 from policies.topology.template import Template
@@ -52,10 +52,7 @@ class Support(Struct, frozen=True):
 class SupportKey(Key[Support], Struct, frozen=True):
     """The key of the cluster's support."""
 
-    @property
-    def missing(self) -> str:
-        """The message that it is not known."""
-        return "it is not known yet whether the cluster schedules workloads by topology"
+    UNKNOWN: ClassVar[str] = "it is not known yet whether the cluster schedules workloads by topology"
 
     def failure(self, reason: str) -> Support | FactUnavailable:
         """No support. A placement must not fail because of that: another way is taken."""
@@ -65,14 +62,10 @@ class SupportKey(Key[Support], Struct, frozen=True):
 class JobKey(Key[JsonObject], Struct, frozen=True):
     """The key of a Job; its value is empty if it is gone, or another one by now."""
 
+    UNKNOWN: ClassVar[str] = "Job {0.namespace}/{0.name} is not known yet"
     namespace: str
     name: str
     uid: str
-
-    @property
-    def missing(self) -> str:
-        """The message that it is not known."""
-        return f"Job {self.namespace}/{self.name} is not known yet"
 
     def failure(self, reason: str) -> JsonObject | FactUnavailable:
         """It could not be read: its PodGroup must not come to life without the constraint that the Job was told."""
@@ -143,7 +136,7 @@ def is_written(job: JsonObject | None) -> bool:
     """Whether a Job has a constraint as it is written here."""
     written = mapping(mapping(mapping(job, "spec"), "scheduling"), "schedulingConstraints")
     topology = written.get("topology")
-    keys = [mapping({"": one}, "").get("key") for one in topology] if isinstance(topology, list) else []
+    keys = [as_map(one).get("key") for one in topology] if isinstance(topology, list) else []
     return len(keys) == 1 and written == constraints(str(keys[0]))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.engine.match import SelectorRequirement
-from policies.nvlink import NVL_DOMAIN, cliques, domain, labelled, preference, written
+from policies.nvlink import NVL_DOMAIN, cliques, domain, labelled, written
 from policies.vocabulary import CLIQUE
 
 _A, _B = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2", "1f0c2a44-90ab-4e0e-8a51-6b1d2c3e4f50"
@@ -32,18 +32,4 @@ def test_what_is_written() -> None:
         other,
         SelectorRequirement(CLIQUE, "In", (f"{_A}.1", f"{_A}.2", "gone")),
         SelectorRequirement(CLIQUE, "Exists"),
-    ]
-
-
-def test_what_is_preferred() -> None:
-    """The same holds for a preference, which keeps its weight."""
-    weighted = {
-        "weight": 7,
-        "preference": {"matchExpressions": [{"key": NVL_DOMAIN, "operator": "In", "values": [_B]}]},
-    }
-    other = {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}
-
-    assert [preference(one, _KNOWN) for one in (weighted, other)] == [
-        {"weight": 7, "preference": {"matchExpressions": [{"key": CLIQUE, "operator": "In", "values": [f"{_B}.1"]}]}},
-        other,
     ]

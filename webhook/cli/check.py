@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from policies.engine.facts import StaticFacts
-from policies.engine.request import GroupVersionKind, JsonObject, UserInfo, mapping
+from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options, watching
@@ -29,8 +29,7 @@ from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.rules.coverage import Coverage
-    from policies.admissionpolicy.schema import Schema
-    from webhook.cli.judging import Identity, Judge
+    from webhook.cli.judging import Judge
     from webhook.sources.policyfiles import PolicyFiles
 
 _ASKS = re.compile(r"\bauthorizer\b").search
@@ -56,16 +55,7 @@ class _Asked(NamedTuple):
 
 
 @click.command("check")
-@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...", type=options.PATH)
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="FILE|DIR|-",
-    type=options.PATH,
-    help="The same as an argument; repeatable.",
-)
+@options.objects
 @click.option(
     "--ignore", multiple=True, metavar="PATTERN", help="Files to leave out in folders, as in .gitignore; repeatable."
 )
@@ -89,7 +79,7 @@ class _Asked(NamedTuple):
 @options.findings
 @options.watch
 def command(
-    paths: tuple[str, ...], files: tuple[str, ...], user: str, groups: tuple[str, ...],
+    paths: tuple[str, ...], user: str, groups: tuple[str, ...],
     namespace_labels: tuple[str, ...], config: Path | None, policies__directories: tuple[str, ...],
     policies__kubernetes: str | None, schema: str, crds: tuple[str, ...], kubeconfig: str, *, watch: bool, **rest: Any,
 ) -> None:  # fmt: skip
@@ -111,20 +101,19 @@ def command(
       helm template charts/web | cks-admission check - --strict
       kubectl get deployment web -o yaml > old.yaml; cks-admission check web.yaml --old old.yaml
     """
-    given = (*paths, *files)
-    if not given:
+    if not paths:
         raise InputError("name files or folders, such as `cks-admission check deploy/`, or - for standard input")
     changes = {"policies__directories": policies__directories, "policies__kubernetes": policies__kubernetes}
     asked = _Asked(
-        given,
+        paths,
         user=UserInfo(user, groups=(*groups, "system:authenticated")),
         labels=options.labels(namespace_labels),
         schemas=SchemaOptions(schema, crds, kubeconfig),
         settings=options.settings(config, changes),
         **rest,
     )
-    options.refuse_one_stdin(given, asked.nodes)
-    watching.run(lambda: _run(asked), (*given, *policies__directories), again=watch)
+    options.refuse_one_stdin(paths, asked.nodes)
+    watching.run(lambda: _run(asked), (*paths, *policies__directories), again=watch)
 
 
 def _run(asked: _Asked) -> int:
@@ -156,66 +145,52 @@ def _run(asked: _Asked) -> int:
     return report.end([summary] if judged > 1 else [])
 
 
-def _defined(definition: JsonObject) -> str:
-    """The kind that a CustomResourceDefinition defines."""
-    spec = mapping(definition, "spec")
-    return f"{mapping(spec, 'names').get('kind')} of {spec.get('group')}"
-
-
 def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     """The judge for what is asked. among: the objects by which others are judged."""
     from policies.admissionpolicy.builtin.plugins import Limits  # noqa: PLC0415 - the help of a verb needs none of this
     from policies.schema.schemas import Schemas  # noqa: PLC0415 - as above
-    from webhook.cli.judging import Circumstances, Judge, as_received, schemas, with_nodes  # noqa: PLC0415 - as above
+    from webhook.cli import judging  # noqa: PLC0415 - as above
+    from webhook.cli.judging import as_received, identity  # noqa: PLC0415 - as above
     from webhook.cli.objects import CRD  # noqa: PLC0415 - as above
 
     settings, today = asked.settings, datetime.now(UTC).date()
     release = settings.policies.release or NEWEST
     own = [*(one for one in among if one["kind"] == CRD), *asked.schemas.definitions()]
-    for name in sorted({name for name, count in Counter(map(_defined, own)).items() if count > 1}):
+    specs = [mapping(one, "spec") for one in own]
+    kinds = Counter(f"{mapping(spec, 'names').get('kind')} of {spec.get('group')}" for spec in specs)
+    for name in sorted(name for name, count in kinds.items() if count > 1):
         say(f"{name} is defined more than once; the last definition counts", err=True)
     with reading(SettingsError, FileError, ManifestError):
         written, ruleset = options.ruleset(settings, today, drafts=True)
-        known = schemas(own, written, release)
+        known = judging.schemas(own, written, release)
         facts = written.facts(today) if written else StaticFacts(today)
         beside = (document.value for document in written.loaded.context) if written else ()
         defined = (*own, *options.definitions_among(beside))
-        circumstances = Circumstances(
+        before = (as_received(m.object, known) for m in manifest.read([asked.old] if asked.old else []))
+        circumstances = judging.Circumstances(
             ruleset=ruleset,
-            facts=with_nodes(facts, asked.nodes),
+            facts=judging.with_nodes(facts, asked.nodes),
             schema=known,
             user=asked.user,
             namespace=asked.namespace,
             labels=asked.labels,
             today=today,
-            before=_before(asked, known),
+            before={identity(obj, asked.namespace): obj for obj in before},
             schemas=Schemas(release, defined) if asked.schemas.mode == "strict" else None,
             limits=Limits((as_received(one, known) for one in among), asked.namespace),
             workloads=workload_table(settings),
         )
-    if written is not None and written.rights is None:
-        _tell_unanswered(written)
-    coverage = _coverage(written, facts, asked) if written is not None else None
-    return Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
-
-
-def _tell_unanswered(written: PolicyFiles) -> None:
-    """Say on stderr which policies ask for rights of which the files say nothing."""
-    asking = [p.name for p in written.loaded.policies if any(_ASKS(one.source.text) for one in p.expressions)]
-    if asking:
-        say(f"no RBAC objects are among the policies, so each authorizer check of {listed(asking, 5)} fails", err=True)
-
-
-def _before(asked: _Asked, known: Callable[[GroupVersionKind], Schema]) -> Mapping[Identity, JsonObject]:
-    """The objects as they are now. Raises FileError, ManifestError and OSError."""
-    from webhook.cli.judging import as_received, identity  # noqa: PLC0415 - as above
-
-    objects = (as_received(m.object, known) for m in manifest.read([asked.old] if asked.old else []))
-    return {identity(obj, asked.namespace): obj for obj in objects}
+    coverage = None if written is None else _coverage(written, facts, asked)
+    return judging.Judge(circumstances, asked.output, diff=asked.diff, coverage=coverage)
 
 
 def _coverage(written: PolicyFiles, facts: StaticFacts, asked: _Asked) -> Coverage:
+    """Which policies match anything. It is said on stderr whose checks of rights the files do not answer."""
     from policies.admissionpolicy.rules.coverage import Coverage  # noqa: PLC0415 - most runs have no policies
+
+    asking = [p.name for p in written.loaded.policies if any(_ASKS(one.source.text) for one in p.expressions)]
+    if asking and written.rights is None:
+        say(f"no RBAC objects are among the policies, so each authorizer check of {listed(asking, 5)} fails", err=True)
 
     def labels(namespace: str) -> Mapping[str, str]:
         return {**facts.namespace_labels(namespace), **asked.labels}

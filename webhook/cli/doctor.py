@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,13 @@ import click
 from msgspec import structs
 
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError, ToolError
+from webhook.cli.exits import InputError, reading
 from webhook.cli.output import say, style, write
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.observation import Diagnosis, Level, count
 
 if TYPE_CHECKING:
+    from webhook.cluster.api.client import Connection
     from webhook.cluster.inspection.examination import Inquiry
 
 _MARKS: dict[Level, tuple[str, str]] = {
@@ -80,20 +81,17 @@ def command(
       kubectl exec -n cks-admission deploy/cks-admission-manage -- \\
         cks-admission doctor --config config/cks.yaml --manage
     """
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
-    from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - as above
+    from webhook.cluster.inspection.examination import Inquiry  # noqa: PLC0415 - loads the client
 
     if of_manage and of_placer:
         raise InputError("--manage and --place: give one of them")
     settings = options.settings(config, changes)
     configured = bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
     asked = Inquiry(_account(account), not kubeconfig and configured, "" if no_probe else probe_namespace)
-    try:
-        findings = asyncio.run(_examine(settings, kubeconfig, asked, of_manage=of_manage, of_placer=of_placer))
-    except SettingsError as error:
-        raise InputError(str(error)) from None
-    except ClusterError as error:
-        raise ToolError(str(error)) from None
+    with reading(SettingsError):
+        findings = options.of_cluster(
+            settings.cluster, partial(_examine, settings, asked, of_manage=of_manage, of_placer=of_placer), kubeconfig
+        )
     if output == "text":
         say(*_text(findings))
     else:
@@ -112,10 +110,9 @@ def _account(given: str | None) -> tuple[str, str] | None:
 
 
 async def _examine(
-    settings: Settings, kubeconfig: str, asked: Inquiry, *, of_manage: bool, of_placer: bool
+    settings: Settings, asked: Inquiry, api: Connection, *, of_manage: bool, of_placer: bool
 ) -> list[Diagnosis]:
     """The diagnoses. Raises SettingsError and ClusterError."""
-    from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
@@ -123,15 +120,8 @@ async def _examine(
     from webhook.registration.rights import needed, needed_by_manager, placer  # noqa: PLC0415 - as above
 
     asked_for = needed_by_manager if of_manage else placer if of_placer else needed
-    rights = asked_for(settings)
-    # A kubeconfig on the command line overrides how the service itself connects.
-    inside = settings.cluster.in_cluster and not kubeconfig
-    api = await connect(kubeconfig or settings.cluster.kubeconfig or None, inside, settings.cluster.service_account)
     api.user_agent = "cks-admission-doctor"  # in the audit log, missing rights of doctor are no fault
-    try:
-        observation = await examination.examine(api, settings, rights, asked)
-    finally:
-        await api.close()
+    observation = await examination.examine(api, settings, asked_for(settings), asked)
     now = datetime.now(UTC)
     state = desired.ClusterPolicyState(
         observation.cluster.namespaces,

@@ -167,7 +167,10 @@ def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn
         sys.stdout.flush()
         sys.exit(code if isinstance(code, int) else exits.OK)
     except SystemExit:
-        _flush()
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            _unwritten(error)
         raise
     except click.ClickException as error:
         _refuse(error, given)
@@ -189,14 +192,6 @@ def colour(environment: Mapping[str, str]) -> bool | None:
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False
     return True if environment.get("FORCE_COLOR") else None
-
-
-def _flush() -> None:
-    """Write what is left in the buffer, and end otherwise if that fails."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        _unwritten(error)
 
 
 def _refuse(error: click.ClickException, arguments: Sequence[str]) -> NoReturn:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import date
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -18,7 +19,7 @@ from webhook.cli.exits import InputError, ToolError, bounded, reading
 from webhook.cli.output import say
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PackSettings
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settings import ClusterSettings, Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
@@ -27,7 +28,10 @@ from webhook.files.yamlfile import FileError
 if TYPE_CHECKING:
     from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
     from policies.admissionpolicy.model import Policy
+    from webhook.cluster.api.client import Connection
     from webhook.sources.policyfiles import PolicyFiles
+
+T = TypeVar("T")
 
 config = click.option(
     "--config",
@@ -37,11 +41,10 @@ config = click.option(
 )
 
 
-def output_of(*forms: str) -> Callable[[Any], Any]:
+def output_of(*forms: str, help: str = "Output format.") -> Callable[[Any], Any]:
     """The option that says how results are printed. forms: the first one is the default."""
-    choice = click.Choice(forms)
     made: Callable[[Any], Any] = click.option(
-        "-o", "--output", type=choice, default=forms[0], show_default=True, help="Output format."
+        "-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help=help
     )
     return made
 
@@ -51,6 +54,21 @@ _CRD = "CustomResourceDefinition"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATH = click.Path(allow_dash=True)
 """The type of arguments that name files or folders, for shells that complete them. Whether they exist is said later."""
+
+
+def objects(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument and the option that name files with objects. The command gets both as `paths`."""
+
+    @wraps(command)
+    def made(*, paths: tuple[str, ...], files: tuple[str, ...], **others: Any) -> Any:
+        return command(paths=(*paths, *files), **others)
+
+    option = click.option(
+        "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", type=PATH,
+        help="The same as an argument; repeatable.",
+    )  # fmt: skip
+    named: Callable[..., Any] = click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...", type=PATH)(option(made))
+    return named
 
 
 def findings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -237,12 +255,21 @@ class SchemaOptions(NamedTuple):
     crds: tuple[str, ...] = ()
     kubeconfig: str = ""
 
-    def definitions(self) -> list[JsonObject]:
-        """The CustomResourceDefinitions that are named. Raises InputError and ToolError."""
-        return [
-            *_definitions_of_files(self.crds),
-            *(_definitions_of_cluster(self.kubeconfig) if self.kubeconfig else ()),
-        ]
+    def definitions(self) -> Iterator[JsonObject]:
+        """The CustomResourceDefinitions that are named. Raises InputError and ToolError.
+
+        A path without any is an error, as a warning about each object would not say why.
+        """
+        for path in self.crds:
+            with reading(FileError, ManifestError):
+                own = list(definitions_among(written.object for written in manifest.read([path])))
+            if not own:
+                raise InputError(f"--crds {path}: no {_CRD} found")
+            yield from own
+        if self.kubeconfig:
+            from webhook.cluster.api.call import several  # noqa: PLC0415 - most runs need no cluster
+
+            yield from of_cluster(ClusterSettings(), lambda api: several(api, _DEFINITIONS), self.kubeconfig)
 
 
 def definitions_among(values: Iterable[Any]) -> Iterator[JsonObject]:
@@ -250,30 +277,20 @@ def definitions_among(values: Iterable[Any]) -> Iterator[JsonObject]:
     return (value for value in values if isinstance(value, dict) and value.get("kind") == _CRD)
 
 
-def _definitions_of_files(paths: Iterable[str]) -> Iterator[JsonObject]:
-    """Raises InputError, also for a path without definitions: a warning of each object would not say why."""
-    for path in paths:
-        with reading(FileError, ManifestError):
-            own = list(definitions_among(written.object for written in manifest.read([path])))
-        if not own:
-            raise InputError(f"--crds {path}: no {_CRD} found")
-        yield from own
-
-
-def _definitions_of_cluster(kubeconfig: str) -> list[JsonObject]:
-    """Raises ToolError."""
-    from webhook.cluster.api.call import several  # noqa: PLC0415 - as above
+def of_cluster(where: ClusterSettings, work: Callable[[Connection], Awaitable[T]], kubeconfig: str = "") -> T:
+    """What some work finds in a cluster. kubeconfig: instead of what the settings say. Raises ToolError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - most runs need no cluster
     from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
 
-    async def ask() -> list[JsonObject]:
-        api = await connect(kubeconfig, False)  # noqa: FBT003 - as the function has it
+    async def run() -> T:
+        inside = where.in_cluster and not kubeconfig
+        api = await connect(kubeconfig or where.kubeconfig or None, inside, where.service_account)
         try:
-            return await several(api, _DEFINITIONS)
+            return await work(api)
         finally:
             await api.close()
 
     try:
-        return asyncio.run(ask())
+        return asyncio.run(run())
     except ClusterError as error:
         raise ToolError(str(error)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -117,28 +116,12 @@ def unregister(config: Path | None, **changes: Any) -> None:
     Example:
       cks-admission unregister --kubeconfig ~/.kube/config
     """
-    from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
-    from webhook.cluster.replicas import webhooks  # noqa: PLC0415 - as above
+    from webhook.cluster.replicas import webhooks  # noqa: PLC0415 - loads the client
 
     settings = options.settings(config, changes, pipes=False)
-
-    async def remove() -> list[str]:
-        cluster = settings.cluster
-        api = await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
-        try:
-            return await webhooks.unregister(
-                api, dict.fromkeys((*KINDS.values(), *POLICY_KINDS), settings.registration.name)
-            )
-        finally:
-            await api.close()
-
-    try:
-        lines = asyncio.run(remove())
-    except ClusterError as error:
-        raise ToolError(str(error)) from None
-    for line in lines or ["nothing to remove"]:
-        say(line)
+    names = dict.fromkeys((*KINDS.values(), *POLICY_KINDS), settings.registration.name)
+    lines = options.of_cluster(settings.cluster, lambda api: webhooks.unregister(api, names))
+    say(*(lines or ["nothing to remove"]))
 
 
 def _run(name: str, role: Callable[[Settings], Settings], config: Path | None, changes: dict[str, Any]) -> None:

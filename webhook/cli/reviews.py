@@ -18,9 +18,9 @@ from msgspec.structs import asdict
 from policies.engine import engine
 from policies.engine.comparison import Change
 from policies.engine.facts import StaticFacts
-from webhook.cli import exits, options, output
+from webhook.cli import exits, options
 from webhook.cli.exits import InputError, bounded, reading, unreadable
-from webhook.cli.output import say, style
+from webhook.cli.output import called, counted, say, style, table, to_json
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
 from webhook.decisions.record import Effect, Recorded, RecordError, Replay, read
@@ -131,9 +131,9 @@ class _Summary:
         head = ("POLICY", "SAME", "REFUSED", "WARNED", "ADMITTED", "CHANGED")
         effects = ("same", "refuse", "warn", "admit", "patch")
         rows = [[name, *(str(counted[e]) for e in effects)] for name, counted in sorted(self.policies.items())]
-        yield from output.table(head, rows, right=range(1, len(head))) if rows else ()
+        yield from table(head, rows, right=range(1, len(head))) if rows else ()
         changes = "1 verdict changes" if self.changes == 1 else f"{self.changes} verdicts change"
-        yield f"{output.counted(self.records['replayed'], 'record')} replayed, {changes}"
+        yield f"{counted(self.records['replayed'], 'record')} replayed, {changes}"
 
     def notes(self, release: str) -> Iterator[str]:
         """What could not be compared. release: by whose rules the policies judge now."""
@@ -159,16 +159,8 @@ class _Summary:
 @options.policies
 @options.kubernetes
 @options.config
-@click.option(
-    "-o",
-    "--output",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format; json is a line for each change, and one with the summary.",
-)
-def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tuple[str, ...]) -> None:
+@options.output_of("text", "json", help="Output format; json is a line for each change, and one with the summary.")
+def replay(logs: tuple[str, ...], config: Path | None, output: str, **changes: tuple[str, ...]) -> None:
     """Show whose verdict other policies would change: they judge the requests in decision logs.
 
     LOG is a file of decisions.log, also a rotated or gzipped one. Only records with decisions.content: objects can be
@@ -192,11 +184,11 @@ def replay(logs: tuple[str, ...], config: Path | None, form: str, **changes: tup
     replay, summary = Replay(names, ruleset, files.facts(today)), _Summary()
     for place, line in _lines(logs):
         for effect, record, change in _changes(place, line, replay, names, summary):
-            if form == "json":
+            if output == "json":
                 say(_json(place, effect, record, change))
             else:
                 say(*_text(place, effect, record, change))
-    say(*([output.to_json({"summary": summary.to_json()}, None)] if form == "json" else summary.lines()))
+    say(*([to_json({"summary": summary.to_json()}, None)] if output == "json" else summary.lines()))
     for note in summary.notes(files.release.name):
         say(note, err=True)
     if not summary.records["replayed"]:
@@ -236,7 +228,7 @@ def _changes(
 
 def _text(place: str, effect: Effect, record: Recorded, change: Change) -> Iterator[str]:
     request = record.request
-    who = f"{request.operation} {output.called(request)} by {request.user_info.username or 'nobody'}"
+    who = f"{request.operation} {called(request)} by {request.user_info.username or 'nobody'}"
     masked = " (some of its values are masked)" if record.masked else ""
     yield f"{place}: {who}: {style(_EFFECTS[effect], bold=True)} by {change.policy}{masked}"
     for when, judgement in (("then", change.then), ("now", change.now)):
@@ -261,7 +253,7 @@ def _json(place: str, effect: Effect, record: Recorded, change: Change) -> str:
         "now": asdict(change.now),
         "masked": record.masked,
     }
-    return output.to_json(data, None)
+    return to_json(data, None)
 
 
 def _lines(logs: Sequence[str]) -> Iterator[tuple[str, bytes]]:

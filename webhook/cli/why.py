@@ -13,6 +13,7 @@ from policies.kubernetes.name import is_dns_subdomain
 from policies.kubernetes.spelling import closest
 from policies.lint.finding import BY_NAME, CODES
 from webhook import refused
+from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.output import say, style, write
 
@@ -22,9 +23,7 @@ _NAMED = re.compile(r"AdmissionPolicy '([a-z0-9.-]+)' with binding")
 
 @click.command("why")
 @click.argument("words", nargs=-1, metavar="CODE|MESSAGE|-")
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", show_default=True, help="Form."
-)
+@options.output
 def command(words: tuple[str, ...], output: str) -> None:
     """Explain a refusal or a warning: what it means, and what to do. Needs no cluster.
 

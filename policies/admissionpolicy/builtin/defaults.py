@@ -26,7 +26,7 @@ from policies.admissionpolicy.builtin.reader import MILLI, Reader, canonical
 from policies.admissionpolicy.builtin.table import QUANTITY, OpenApi, types_of
 from policies.admissionpolicy.schema import Schema, SchemaNode
 from policies.cel.values import ABSENT
-from policies.engine.request import GroupVersionKind, JsonObject, mapping
+from policies.engine.request import GroupVersionKind, JsonObject, as_map, mapping
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
 _ROLLING: Final = "RollingUpdate"
@@ -201,7 +201,7 @@ def _definition(obj: JsonObject, _: Release) -> None:
     if isinstance(kind, str) and kind:
         names.setdefault("singular", kind.lower())
         names.setdefault("listKind", f"{kind}List")
-    versions = mapping({"": spec}, "").get("versions")
+    versions = as_map(spec).get("versions")
     stored = [version for version in versions or () if isinstance(version, dict) and version.get("storage") is True]
     if isinstance(status, dict) and not status.get("storedVersions") and stored:
         status["storedVersions"] = [stored[0].get("name")]

@@ -12,7 +12,7 @@ SUNK's lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -160,6 +160,17 @@ def seconds(timestamp: Any) -> float:
         return 0.0
 
 
+# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
+_SECOND_NAMES = "sunk.coreweave.com/"
+
+
+def counted(amounts: Amounts, is_accelerator: Callable[[str], bool]) -> int:
+    """The accelerators among amounts. Names without a prefix, which nearly all are, belong to Kubernetes itself."""
+    counts = {name: amount for name, amount in amounts if "/" in name and is_accelerator(name)}
+    second = sum(count for name, count in counts.items() if name.startswith(_SECOND_NAMES))
+    return max(second, sum(counts.values()) - second)
+
+
 CPU = "cpu"
 _HUGE_PAGES = "hugepages-"
 _OF_KUBERNETES = frozenset({CPU, "memory", "ephemeral-storage", PODS})
@@ -193,7 +204,8 @@ def allocatable(quantities: Quantities | None) -> Amounts:
 
 def _of_containers(pod: PodManifest) -> Thousandths:
     """The sum of containers and sidecars, or what the start of an init container takes if that is more."""
-    statuses = _statuses(pod.status)
+    running = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    statuses = {status.name: status for status in running}
     is_infeasible = bool(statuses) and _is_infeasible(pod.status)
     total: Thousandths = {}
     sidecars: Thousandths = {}
@@ -215,7 +227,7 @@ def _of_containers(pod: PodManifest) -> Thousandths:
 
 def _of_container(container: Container, statuses: Mapping[str, ContainerStatus], *, is_infeasible: bool) -> Thousandths:
     spec = _requested(container.resources)
-    status = statuses.get(container.name) if statuses else None
+    status = statuses.get(container.name)
     if status is None or status.resources is None:
         return spec
     has = _largest(status.resources.requests, status.allocated_resources)
@@ -236,24 +248,17 @@ def _of_pod(resources: Resources, containers: Thousandths, status: PodStatus) ->
             _raise(has, asked)
         asked = {name: has.get(name, 0) for name in asked}
     limits = {name: amount for name, amount in _counted(resources.limits or {}).items() if _is_of_pod(name)}
-    return limits | {name: containers[name] for name in limits if _is_shared(name) and name in containers} | asked
+    # Containers may use more of all but huge pages than they ask for.
+    shared = {name: containers[name] for name in limits if name in containers and not name.startswith(_HUGE_PAGES)}
+    return limits | shared | asked
 
 
 def _is_of_pod(name: str) -> bool:
     return name in (CPU, "memory") or name.startswith(_HUGE_PAGES)
 
 
-def _is_shared(name: str) -> bool:
-    """Whether containers may use more of it than they ask for."""
-    return not name.startswith(_HUGE_PAGES)
-
-
 def _requested(resources: Resources | None) -> Thousandths:
-    if resources is None:
-        return {}
-    if not resources.limits:
-        return _counted(resources.requests or {})
-    return _counted({**resources.limits, **(resources.requests or {})})
+    return {} if resources is None else _counted({**(resources.limits or {}), **(resources.requests or {})})
 
 
 def _counted(quantities: Quantities) -> Thousandths:
@@ -277,10 +282,6 @@ def _amount(name: str, quantity: str | float) -> int:
         expected = "a whole number of devices" if is_device else "an amount such as 8, 500m or 1.5Gi"
         raise ValueError(f"{name} is {quantity!r}; {expected} was expected") from None
     return amount
-
-
-def _statuses(status: PodStatus) -> Mapping[str, ContainerStatus]:
-    return {s.name: s for s in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
 
 
 def _is_infeasible(status: PodStatus) -> bool:
@@ -349,16 +350,6 @@ class Obstacle(Struct, frozen=True):
     reason: str
 
 
-def obstacles(node: Node, *, cordoned: bool = False, ready: bool = True) -> tuple[Obstacle, ...]:
-    """The obstacles of a Node, in an order of their own; none if it takes new Pods."""
-    return tuple(dict.fromkeys(_obstacles(node, cordoned=cordoned, ready=ready)))
-
-
-def reasons(these: Iterable[Obstacle]) -> tuple[str, ...]:
-    """The reasons, each once."""
-    return tuple(dict.fromkeys(obstacle.reason for obstacle in these))
-
-
 def lasting(node: Node) -> tuple[Taint, ...]:
     """What keeps Pods out for longer than a moment: taints that people set, and the state of a Node in repair."""
     passing = {obstacle.taint for obstacle in obstacles(node)}
@@ -367,26 +358,24 @@ def lasting(node: Node) -> tuple[Taint, ...]:
     return (*repaired, *(taint for taint in node.taints if taint.effect in KEEPS_OUT and taint not in passing))
 
 
-def _obstacles(node: Node, *, cordoned: bool, ready: bool) -> Iterator[Obstacle]:
+def obstacles(node: Node, *, cordoned: bool = False, ready: bool = True) -> tuple[Obstacle, ...]:
+    """The obstacles of a Node, in an order of their own; none if it takes new Pods."""
+    made: list[Obstacle] = []
     keys = {taint.key for taint in node.taints}
     if cordoned:
         # The scheduler, too, takes the field for this taint.
-        yield Obstacle(Taint(_UNSCHEDULABLE, "NoSchedule"), _REASONS[_UNSCHEDULABLE])
+        made.append(Obstacle(Taint(_UNSCHEDULABLE, "NoSchedule"), _REASONS[_UNSCHEDULABLE]))
     if not ready and keys.isdisjoint((_NOT_READY, _UNREACHABLE)):
-        yield Obstacle(Taint(_NOT_READY, "NoSchedule"), _REASONS[_NOT_READY])
-    lifecycle = _lifecycle(node)
+        made.append(Obstacle(Taint(_NOT_READY, "NoSchedule"), _REASONS[_NOT_READY]))
+    # What CKS does with a Node instead of running workloads on it.
+    state, desired = node.labels.get(_STATE) or _PRODUCTION, node.labels.get(_DESIRED)
+    is_leaving = desired is not None and desired != node.labels.get(_RESERVED)
+    lifecycle = f"in {state}" if state != _PRODUCTION else "pending" if is_leaving else ""
     if lifecycle:
-        yield Obstacle(Taint(_STATE, "NoSchedule", node.labels.get(_STATE, "")), lifecycle)
+        made.append(Obstacle(Taint(_STATE, "NoSchedule", node.labels.get(_STATE, "")), lifecycle))
     for taint in node.taints:
         if taint.effect in KEEPS_OUT and taint.key in _REASONS:
-            yield Obstacle(taint, _REASONS[taint.key])
+            made.append(Obstacle(taint, _REASONS[taint.key]))
         elif taint.effect in KEEPS_OUT and taint.key == _RESERVED and lifecycle:
-            yield Obstacle(taint, lifecycle)
-
-
-def _lifecycle(node: Node) -> str:
-    """What CKS does with a Node instead of running workloads on it; empty for a Node in production."""
-    state, desired = node.labels.get(_STATE) or _PRODUCTION, node.labels.get(_DESIRED)
-    if state != _PRODUCTION:
-        return f"in {state}"
-    return "pending" if desired is not None and desired != node.labels.get(_RESERVED) else ""
+            made.append(Obstacle(taint, lifecycle))
+    return tuple(dict.fromkeys(made))

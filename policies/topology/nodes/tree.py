@@ -1,4 +1,4 @@
-"""Nodes as a tree of domains, with the total and the free accelerators of each, and what is wrong with the network.
+"""Nodes as a tree of domains, with their accelerators, what is wrong with the network, and their numbers as data.
 
 A domain is identified by its value and the domains around it, because numbers repeat across fabrics.
 
@@ -19,11 +19,11 @@ from policies.engine.facts import Node
 from policies.engine.violation import listed
 from policies.kubernetes.name import matches_glob
 from policies.topology.nodes.manifest import (
-    Amounts,
     NodeManifest,
     Obstacle,
     PodManifest,
     allocatable,
+    counted,
     obstacles,
     requests,
 )
@@ -61,37 +61,23 @@ class Flaw(Struct, frozen=True, order=True):
 
 def flaws(nodes: Iterable[Node]) -> Mapping[str, tuple[Flaw, ...]]:
     """The flaws of Nodes by name; Nodes without one are not in it."""
-    connected = [(node.name, labels) for node in nodes if (labels := _of_network(node.labels))]
-    carried = _carried(labels for _, labels in connected)
-    superpods = _superpods(labels for _, labels in connected)
-    found = (
-        (name, (*_own(labels, carried[labels.get(FLAVOR)]), *_split_flaws(labels, superpods)))
-        for name, labels in connected
-    )
-    return {name: of_node for name, of_node in found if of_node}
-
-
-def _of_network(labels: Labels) -> Labels:
-    return {key: value for key, value in labels.items() if key.startswith(_PREFIXES)}
-
-
-def _carried(connected: Iterable[Labels]) -> Mapping[str | None, set[str]]:
-    """The names that Nodes of each kind of network carry; under None those of all, for Nodes that do not say."""
+    connected: dict[str, Labels] = {}
+    # The names that Nodes of each kind of network carry; under None those of all, for Nodes that do not say.
     carried: dict[str | None, set[str]] = {None: set()}
-    for labels in connected:
-        flavor = labels.get(FLAVOR)
-        names = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
-        for kind in (None, flavor):
-            carried.setdefault(kind, set()).update(names, ("flavor",) if flavor else ())
-    return carried
-
-
-def _own(labels: Labels, carried: set[str]) -> Iterator[Flaw]:
-    """The flaws that a Node's own labels show. carried: the names that any such Node has."""
-    yield from _slow(labels)
-    yield from _miswired(labels)
-    yield from _incomplete(labels, carried)
-    yield from _mixed(labels)
+    for node in nodes:
+        if labels := {key: value for key, value in node.labels.items() if key.startswith(_PREFIXES)}:
+            connected[node.name] = labels
+            flavor = labels.get(FLAVOR)
+            names = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
+            for kind in (None, flavor):
+                carried.setdefault(kind, set()).update(names, ("flavor",) if flavor else ())
+    superpods = _superpods(connected.values())
+    flawed: dict[str, tuple[Flaw, ...]] = {}
+    for name, own in connected.items():
+        incomplete = _incomplete(own, carried[own.get(FLAVOR)])
+        if of_node := (*_slow(own), *_miswired(own), *incomplete, *_mixed(own), *_split(own, superpods)):
+            flawed[name] = of_node
+    return flawed
 
 
 def _slow(labels: Labels) -> Iterator[Flaw]:
@@ -166,7 +152,7 @@ def _superpods(connected: Iterable[Labels]) -> Mapping[tuple[str, ...], set[str]
     return {group: there for group, there in superpods.items() if group[2] or group[0] in numbered}
 
 
-def _split_flaws(labels: Labels, superpods: Mapping[tuple[str, ...], set[str]]) -> Iterator[Flaw]:
+def _split(labels: Labels, superpods: Mapping[tuple[str, ...], set[str]]) -> Iterator[Flaw]:
     there = superpods.get(_leafgroup(labels), ())
     if len(there) > 1:
         fabric = _value(labels, "fabric")
@@ -181,10 +167,6 @@ def _leafgroup(labels: Labels) -> tuple[str, ...]:
 def _value(labels: Labels, name: str) -> str:
     """The value of a label under either key; empty without one."""
     return labels.get(BACKEND + name) or labels.get(IB + name) or ""
-
-
-# SUNK lists each GPU under a second name as well, so that Slurm can hold it without its device.
-_SECOND_NAMES = "sunk.coreweave.com/"
 
 
 class Machine(Struct, frozen=True):
@@ -204,6 +186,11 @@ class Machine(Struct, frozen=True):
     def obstacles(self) -> tuple[Obstacle, ...]:
         """What keeps new Pods from the Node for now."""
         return obstacles(self.node, cordoned=self.cordoned, ready=self.ready)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the Node takes no new Pods for now, each reason once."""
+        return tuple(dict.fromkeys(obstacle.reason for obstacle in self.obstacles))
 
     @property
     def is_open(self) -> bool:
@@ -241,20 +228,13 @@ def machines(
 
 def machine(node: NodeManifest, accelerators: Sequence[str]) -> Machine:
     """A Node by itself: its Pods are not known. Raises ValueError for a malformed amount."""
-    total = _devices(allocatable(node.status.allocatable), accelerators)
+    total = counted(allocatable(node.status.allocatable), lambda name: matches_glob(name, accelerators))
     return Machine(node.node, total, cordoned=node.spec.unschedulable, ready=node.ready)
 
 
 def held(pod: PodManifest, accelerators: Sequence[str]) -> int:
     """The accelerators that a Pod holds: see `requests`. Raises ValueError for a malformed amount."""
-    return _devices(requests(pod), accelerators)
-
-
-def _devices(amounts: Amounts, accelerators: Sequence[str]) -> int:
-    # Names without a prefix, which nearly all are, belong to Kubernetes itself.
-    counts = {name: amount for name, amount in amounts if "/" in name and matches_glob(name, accelerators)}
-    second = sum(count for name, count in counts.items() if name.startswith(_SECOND_NAMES))
-    return max(second, sum(counts.values()) - second)
+    return counted(requests(pod), lambda name: matches_glob(name, accelerators))
 
 
 # Nodes have these labels on every cloud, so they do not show which topology fits.
@@ -309,7 +289,7 @@ def tree(machines: Sequence[Machine], topology: Topology, lowest: Level | None =
     with_machines = lowest is None or lowest.name == HOSTNAME
     if lowest is not None:
         levels = [level for level in levels if topology.position(level) <= topology.position(lowest)]
-    branches, own = _split(machines, levels, lacking=False, with_machines=with_machines)
+    branches, own = _branches(machines, levels, lacking=False, with_machines=with_machines)
     return Branch(None, None, count(machines), branches, own)
 
 
@@ -358,7 +338,14 @@ def best_topology(machines: Sequence[Machine], topologies: Sequence[Topology]) -
         own = [level for level in topology.levels if level.name not in COMMON]
         if topology.name == _USUAL and any(level.value(m.node.labels) is not None for m in machines for level in own):
             return topology
-    return max(topologies, key=lambda topology: _fit(machines, topology))
+
+    def fit(topology: Topology) -> tuple[int, int]:
+        levels = [
+            sum(level.value(machine.node.labels) is not None for machine in machines) for level in topology.levels
+        ]
+        return sum(levels), -levels.count(0)
+
+    return max(topologies, key=fit)
 
 
 def suited(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
@@ -370,12 +357,8 @@ def suited(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
     ]
 
 
-def _split(
-    machines: Sequence[Machine],
-    levels: Sequence[Level],
-    *,
-    lacking: bool,
-    with_machines: bool,
+def _branches(
+    machines: Sequence[Machine], levels: Sequence[Level], *, lacking: bool, with_machines: bool
 ) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
     """The branches of Nodes by the remaining levels, and the Nodes that have none of these.
 
@@ -391,7 +374,7 @@ def _split(
         (without if value is None else by_value.setdefault(value, [])).append(machine)
 
     def below(inside: list[Machine], *, lacking: bool) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
-        return _split(inside, others, lacking=lacking, with_machines=with_machines)
+        return _branches(inside, others, lacking=lacking, with_machines=with_machines)
 
     named = [
         Branch(level, value, count(inside), *below(inside, lacking=False))
@@ -405,6 +388,75 @@ def _split(
     return (*named, Branch(level, None, count(without), branches, own)), ()
 
 
-def _fit(machines: Sequence[Machine], topology: Topology) -> tuple[int, int]:
-    carried = [sum(level.value(machine.node.labels) is not None for machine in machines) for level in topology.levels]
-    return sum(carried), -carried.count(0)
+# A ConfigMap holds texts, and CEL in Kubernetes reads no JSON: each number is a key of its own, domains are lines.
+ROOM: Final = 900_000
+"""How many bytes the data may have; the API server takes a ConfigMap of 1 MiB."""
+
+CUT: Final = "{:,} domains take more room than a ConfigMap has: the numbers are true, the list is left out"
+_UNFIT: Final = re.compile(r"[^-._a-zA-Z0-9]")
+_LONGEST_KEY: Final = 253
+
+_AMOUNTS: Final = ("nodes", "gpus", "usable")
+"""Nodes, their accelerators, and those of them on Nodes that accept Pods."""
+
+
+def data(machines: Sequence[Machine], topologies: Iterable[Topology], room: int = ROOM) -> dict[str, str]:
+    """The numbers of all topologies that Nodes have, by key, and the lists of domains for which there is room.
+
+    `T.levels` names the levels of topology T, farthest first, and `T.nodes`, `T.gpus` and `T.usable` are the sums. Of
+    level L, `T.L.domains` is the number of domains, and `T.L.nodes`, `T.L.gpus` and `T.L.usable` are the most that one
+    domain has. `T.L` lists the domains in lines; where it has no room, `T.L.cut` says so.
+    """
+    numbers: dict[str, str] = {}
+    lists: list[tuple[str, list[str]]] = []
+    amounts = {m.node.name: (1, m.total, m.total if m.is_open else 0) for m in machines}
+    for topology in topologies:
+        own = suited(topology, machines)
+        levels = present(own, topology)
+        # What differs from other topologies has to be there; where nothing does, any level.
+        telling = [level for level in topology.levels if level.name not in COMMON] or levels
+        if not own or not any(level in levels for level in telling):
+            continue
+        name, names = _as_key(topology.name), [topology.called(level) for level in levels]
+        rows = [(tuple(level.value(m.node.labels) for level in levels), amounts[m.node.name]) for m in own]
+        numbers |= {f"{name}.levels": " ".join(map(_as_key, names)), **_keyed(name, _sum(amount for _, amount in rows))}
+        for position, level in enumerate(levels):
+            # Each with the domains around it: numbers repeat across fabrics.
+            domains: dict[tuple[str | None, ...], list[tuple[int, ...]]] = {}
+            for values, amount in rows:
+                if values[position] is not None:
+                    domains.setdefault(values[: position + 1], []).append(amount)
+            sums = {values: _sum(inside) for values, inside in domains.items()}
+            key = f"{name}.{_as_key(names[position])}"
+            largest = tuple(map(max, zip(*sums.values(), strict=True))) or (0, 0, 0)
+            numbers |= {f"{key}.domains": str(len(sums)), **_keyed(key, largest)}
+            if level.name != HOSTNAME:
+                lists.append((key, list(_lines(sums, names))))
+    left = room - sum(len(key) + len(text) for key, text in numbers.items())
+    texts = sorted(((key, "\n".join(lines), len(lines)) for key, lines in lists), key=lambda item: len(item[1]))
+    for key, text, count in texts:
+        if len(key) + len(text) <= left:
+            numbers[key] = text
+            left -= len(key) + len(text)
+        else:
+            numbers[f"{key}.cut"] = CUT.format(count)
+    return {key: text for key, text in sorted(numbers.items()) if len(key) <= _LONGEST_KEY}
+
+
+def _sum(amounts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*amounts, strict=True)))
+
+
+def _keyed(key: str, amount: tuple[int, ...]) -> Mapping[str, str]:
+    return {f"{key}.{name}": str(size) for name, size in zip(_AMOUNTS, amount, strict=True)}
+
+
+def _lines(domains: Mapping[tuple[str | None, ...], tuple[int, ...]], names: Sequence[str]) -> Iterator[str]:
+    """A line for each domain: `fabric=f1,superpod=3 nodes=6 gpus=48 usable=40`."""
+    for values in sorted(domains, key=lambda values: [natural(value or "") for value in values]):
+        place = ",".join(f"{name}={value}" for name, value in zip(names, values, strict=False) if value is not None)
+        yield " ".join((place, *(f"{name}={size}" for name, size in zip(_AMOUNTS, domains[values], strict=True))))
+
+
+def _as_key(name: str) -> str:
+    return _UNFIT.sub("_", name)

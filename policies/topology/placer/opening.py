@@ -12,23 +12,24 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from policies import nvlink
 from policies.engine.match import EVERYTHING, SelectorRequirement
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, as_map, mapping
 from policies.engine.violation import listed
-from policies.nvlink import NVL_DOMAIN
+from policies.topology import term
 from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
-from policies.topology.gang import Address, Tier, called, tiers
+from policies.topology.gang import Address, tiers
 from policies.topology.placement import Domain, Placement, PlacementError, parse
-from policies.topology.term import alternatives, meets
-from policies.topology.topology import Catalog, Topology, natural
-from policies.vocabulary import CLIQUE, HOSTNAME
+from policies.topology.term import Term, alternatives, meets, to_json, with_terms
+from policies.topology.topology import Catalog, Level, Topology, natural
+from policies.vocabulary import HOSTNAME
 
 _MOST_SHOWN: Final = 8
 
 
 def words(address: Address) -> str:
-    """A domain: `superpod=2,rack=12`."""
-    return called(address) or "the cluster"
+    """A domain by the short names of its keys, as people write it: `superpod=2,rack=12`."""
+    return ",".join(f"{step.keys[0].rpartition('/')[2]}={step.value}" for step in address) or "the cluster"
 
 
 def counted(number: int, noun: str) -> str:
@@ -50,14 +51,12 @@ def spread(domains: Iterable[Address]) -> str:
     return f": {listed([f'{count} in {name}' for name, count in ordered], _MOST_SHOWN)}"
 
 
-_NEED = "requiredDuringSchedulingIgnoredDuringExecution"
-_WISH = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT = 100
 
 
 def placement_of(template: Any) -> tuple[tuple[str, str], ...]:
     """The annotations of the placement that a Pod or a template carries, in order; empty without any."""
-    written = mapping(mapping({"": template}, ""), "metadata")
+    written = mapping(as_map(template), "metadata")
     annotations = mapping(written, "annotations")
     return tuple((key, str(annotations[key])) for key in ANNOTATIONS if key in annotations)
 
@@ -71,7 +70,7 @@ class Goal(Struct, frozen=True):
     """
 
     topology: Topology
-    tiers: tuple[Tier, ...]
+    tiers: tuple[Level, ...]
     required: int | None
     preferred: int | None
     nodes: tuple[tuple[SelectorRequirement, ...], ...]
@@ -105,7 +104,7 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
             return f'{key} "{text}" {error.problem} Delete the workload and create it with another placement'
     required, preferred = placements
     levels = [placement.level for placement in placements if placement is not None]
-    terms = alternatives(_named(required), topology.requirement)
+    named_terms = alternatives(_named(required), topology.requirement)
     named = _named(preferred)
     near = (alternatives(named[:count], EVERYTHING) for count in range(len(named), 0, -1))
     pool = () if topology.pool is None else topology.pool.requirements
@@ -114,7 +113,7 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
         tiers(topology, *levels),
         None if required is None else topology.position(required.level),
         None if preferred is None else topology.position(preferred.level),
-        tuple((*term, *pool) for term in terms or ((),)),
+        tuple((*one, *pool) for one in named_terms or ((),)),
         tuple(near),
         alternatives((), topology.requirement),
     )
@@ -142,20 +141,18 @@ def patch(
     """The JSON Patch that opens the gate of a Pod and writes where it belongs. It fails where the Pod has changed."""
     gates = [gate.get("name") for gate in pod["spec"]["schedulingGates"]]
     at = f"/spec/schedulingGates/{gates.index(GATE)}"
-    need = [
-        *_expressions(seat.domain if goal.required is not None else (), seat.labels, cliques),
-        *_of_topology(goal, seat),
-    ]
-    host = [_is_in(HOSTNAME, [seat.labels[HOSTNAME]])] if HOSTNAME in seat.labels else []
-    affinity = dict(mapping(pod["spec"], "affinity"))
+    # The topology's requirement and pool, in the words of the packed Node.
+    own = next((one for one in goal.flavors if meets(seat.labels, [one])), goal.flavors[0] if goal.flavors else ())
+    pool = () if goal.topology.pool is None else goal.topology.pool.requirements
+    host = (SelectorRequirement(HOSTNAME, "In", (seat.labels[HOSTNAME],)),) if HOSTNAME in seat.labels else ()
+    domain = _requirements(seat.domain if goal.required is not None else (), seat.labels, cliques)
+    need = (*domain, *own, *pool, *(host if seat.is_fixed else ()))
+    affinity = dict(with_terms(mapping(pod["spec"], "affinity"), [need] if need else [], []))
     node = dict(mapping(affinity, "nodeAffinity"))
-    need += host if seat.is_fixed else []
-    if need:
-        node[_NEED] = _narrowed(node.get(_NEED), need)
-    inner = _expressions(seat.inner or (seat.domain if goal.required is None else ()), seat.labels, cliques)
-    wishes = [{"weight": _WEIGHT, "preference": {"matchExpressions": wish}} for wish in (inner, host) if wish]
+    inner = _requirements(seat.inner or (seat.domain if goal.required is None else ()), seat.labels, cliques)
+    wishes = [{"weight": _WEIGHT, "preference": {"matchExpressions": to_json(one)}} for one in (inner, host) if one]
     if wishes:
-        node[_WISH] = [*(node.get(_WISH) or []), *wishes]
+        node[term.PREFERRED] = [*(node.get(term.PREFERRED) or []), *wishes]
     affinity["nodeAffinity"] = node
     key = PLACEMENT.replace("/", "~1")
     return [
@@ -187,9 +184,9 @@ class Opening(Struct, frozen=True):
 
 def packed(pod: JsonObject) -> str:
     """The hostname of the Node on which an opened Pod was packed, by its affinity; empty if it names none."""
-    wishes = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_WISH)
+    wishes = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(term.PREFERRED)
     for wish in reversed(wishes if isinstance(wishes, list) else []):
-        expressions = mapping(mapping({"": wish}, ""), "preference").get("matchExpressions")
+        expressions = mapping(as_map(wish), "preference").get("matchExpressions")
         for one in expressions if isinstance(expressions, list) else []:
             if isinstance(one, dict) and one.get("key") == HOSTNAME and one.get("operator") == "In":
                 return str((one.get("values") or [""])[0])
@@ -198,45 +195,15 @@ def packed(pod: JsonObject) -> str:
 
 def is_fixed(pod: JsonObject) -> bool:
     """Whether an opened Pod has to run on its packed Node."""
-    need = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(_NEED)
-    terms = mapping({"": need}, "").get("nodeSelectorTerms")
-    expressions = [mapping({"": term}, "").get("matchExpressions") or [] for term in terms or ()]
+    need = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(term.REQUIRED)
+    expressions = [as_map(one).get("matchExpressions") or [] for one in as_map(need).get(term.TERMS) or ()]
     return bool(expressions) and all(
-        any(isinstance(one, dict) and one.get("key") == HOSTNAME for one in term) for term in expressions
+        any(isinstance(one, dict) and one.get("key") == HOSTNAME for one in several) for several in expressions
     )
 
 
-def _expressions(address: Address, labels: Mapping[str, str], cliques: Mapping[str, Sequence[str]]) -> list[JsonObject]:
+def _requirements(address: Address, labels: Mapping[str, str], cliques: Mapping[str, Sequence[str]]) -> Term:
     """A domain by the keys that a Pod's packed Node carries. An NVL Domain is written as its cliques."""
-    made = []
-    for step in address:
-        key = next((key for key in step.keys if key in labels), step.keys[0])
-        if key == NVL_DOMAIN:
-            made.append(_is_in(CLIQUE, list(cliques.get(step.value, ()))))
-        else:
-            made.append(_is_in(key, [step.value]))
-    return made
-
-
-def _of_topology(goal: Goal, seat: Seat) -> list[JsonObject]:
-    """The topology's requirement and pool, in the words of the packed Node."""
-    own = next((term for term in goal.flavors if meets(seat.labels, [term])), goal.flavors[0] if goal.flavors else ())
-    pool = () if goal.topology.pool is None else goal.topology.pool.requirements
-    return [requirement.to_json() for requirement in (*own, *pool)]
-
-
-def _narrowed(required: Any, need: Sequence[JsonObject]) -> JsonObject:
-    """Required node affinity with more expressions in each of its terms; a term that matches nothing stays."""
-    terms = mapping({"": required}, "").get("nodeSelectorTerms")
-    if not isinstance(terms, list) or not terms:
-        return {"nodeSelectorTerms": [{"matchExpressions": list(need)}]}
-    made = []
-    for term in terms:
-        own = term.get("matchExpressions") or []
-        more = [one for one in need if one not in own]
-        made.append({**term, "matchExpressions": [*own, *more]} if own or term.get("matchFields") else term)
-    return {**required, "nodeSelectorTerms": made}
-
-
-def _is_in(key: str, values: list[str]) -> JsonObject:
-    return {"key": key, "operator": "In", "values": values}
+    keyed = [(next((key for key in step.keys if key in labels), step.keys[0]), step.value) for step in address]
+    made = (SelectorRequirement(key, "In", (value,)) for key, value in keyed)
+    return tuple(nvlink.written(requirement, cliques) for requirement in made)

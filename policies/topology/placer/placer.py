@@ -219,8 +219,10 @@ class _Round:
                     self._scatter(first)
                     return
                 unsettled = True
-            elif not unsettled:
-                self._remember(attempts)
+            elif not (unsettled or any(one.whole for one in attempts)):
+                # Others that ask for as much of the same need not be tried now.
+                key, counts = _kind(attempts)
+                self._failures.setdefault(key, []).append(counts)
         for one in attempts:
             one.gang.tried = None if unsettled else (self._state.inventory.freed, context)
             self._refuse(one, unsettled=unsettled)
@@ -259,12 +261,6 @@ class _Round:
             helps = bool(fit.any())
         self._helped[freed, one, priority] = helps
         return helps
-
-    def _remember(self, attempts: Sequence[Attempt]) -> None:
-        """That gangs do not fit now, so that others that ask for as much of the same need not be tried."""
-        if not any(one.whole for one in attempts):
-            key, counts = _kind(attempts)
-            self._failures.setdefault(key, []).append(counts)
 
     # What is opened.
 

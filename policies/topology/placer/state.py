@@ -296,7 +296,7 @@ class State:
             _kept(content),
             self._shared(demand if isinstance(demand, Member) else Member(belongs.role, 1, ())),
             seconds(metadata.get("creationTimestamp")),
-            "" if isinstance(demand, Member) else demand.reason,
+            "" if isinstance(demand, Member) else demand,
             str(spec.get("nodeName") or ""),
             self._hosts.get(packed(content), packed(content)) if is_opened else "",
             gates,

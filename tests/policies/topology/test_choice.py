@@ -10,8 +10,10 @@ from support.gangs.machines import Bound, Machine, ground
 
 from policies.engine.facts import Node
 from policies.topology.choice import Search, Shortfall, Terms, shortfall
-from policies.topology.gang import Gang, GangKey, Member, Tier, called
+from policies.topology.gang import Gang, GangKey, Member
 from policies.topology.nodes.inventory import inventory_of
+from policies.topology.placer.opening import words
+from policies.topology.topology import Level
 from policies.vocabulary import REGION, ZONE
 
 BACKEND, IB = "backend.coreweave.cloud/", "ib.coreweave.cloud/"
@@ -19,8 +21,8 @@ FABRIC, SUPERPOD, RACK = (BACKEND + "fabric", IB + "fabric"), (BACKEND + "superp
     "node.coreweave.cloud/rack",
 )  # fmt: skip
 TIERS = (
-    Tier("region", (REGION,)), Tier("zone", (ZONE,)), Tier("fabric", FABRIC), Tier("superpod", SUPERPOD),
-    Tier("rack", RACK), Tier("hostname", ("kubernetes.io/hostname",)),
+    Level("region", (REGION,)), Level("zone", (ZONE,)), Level("fabric", FABRIC), Level("superpod", SUPERPOD),
+    Level("rack", RACK), Level("hostname", ("kubernetes.io/hostname",)),
 )  # fmt: skip
 POD, RACK_LEVEL = 3, 4
 KEY = GangKey("team", "batch", "Job", "train")
@@ -51,7 +53,7 @@ def domain(machines: Iterable[Machine], own: Gang, terms: Terms = Terms()) -> st
     """The domain that a gang gets; empty if it gets none."""
     search = Search(ground([*machines]), own, terms)
     placing = next(search.placing(), None)
-    return "" if placing is None else called(search.layout.address(placing.level, placing.group))
+    return "" if placing is None else words(search.layout.address(placing.level, placing.group))
 
 
 def test_numbers_repeat() -> None:
@@ -61,7 +63,7 @@ def test_numbers_repeat() -> None:
         one._replace(labels={**one.labels, RACK[0]: "10"}) if one.labels[RACK[0]] == "x" else one for one in machines
     )
     own = Search(ground(machines), gang(1, required=RACK_LEVEL)).candidates()
-    assert [called(one.address) for one in own] == [
+    assert [words(one.address) for one in own] == [
         "fabric=f,superpod=2,rack=2", "fabric=f,superpod=1,rack=2", "fabric=f,superpod=1,rack=10",
     ]  # fmt: skip
 
@@ -70,7 +72,7 @@ def test_the_zone_only_where_it_is_needed() -> None:
     """Zone and region are in the address only if the domain cannot be told from another one without them."""
     machines = (node("f111", zone="a"), node("f112", zone="b"), node("f121", used=8, zone="b"))
     own = Search(ground(machines), gang(1, required=RACK_LEVEL)).candidates()
-    assert [called(one.address) for one in own] == [
+    assert [words(one.address) for one in own] == [
         "zone=a,fabric=f,superpod=1,rack=1", "zone=b,fabric=f,superpod=1,rack=1", "fabric=f,superpod=1,rack=2",
     ]  # fmt: skip
 
@@ -88,7 +90,7 @@ def test_what_can_never_fit() -> None:
     inventory = inventory_of(nodes)
     told = shortfall(inventory, gang(6, required=RACK_LEVEL))
     assert told is not None
-    assert (replace(told, largest=()), called(told.largest)) == (
+    assert (replace(told, largest=()), words(told.largest)) == (
         Shortfall("rack", 6, 48, 4, 32, wider="superpod"), "fabric=g,superpod=1,rack=1",
     )  # fmt: skip
     assert shortfall(inventory, gang(4, required=RACK_LEVEL)) is None
@@ -109,9 +111,9 @@ def test_other_names_of_accelerators() -> None:
 def test_independent_levels() -> None:
     """A domain beside the network is one, whatever it spans, and the preferred one inside a required leaf is found."""
     tiers = (
-        Tier("leaf", ("leaf",)),
-        Tier("nvl", ("nvl",), independent=True),
-        Tier("hostname", ("kubernetes.io/hostname",)),
+        Level("leaf", ("leaf",)),
+        Level("nvl", ("nvl",), independent=True),
+        Level("hostname", ("kubernetes.io/hostname",)),
     )
     places = [("1", "a"), ("1", "b"), ("2", "b"), ("2", "b")]
     machines = [

@@ -12,8 +12,8 @@ from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
 from policies.engine.match import SelectorRequirement
-from policies.topology.gang import Cluster, Member, NoDemand, Tier, Toleration, member, tiers
-from policies.topology.topology import BUILT_IN, Topology
+from policies.topology.gang import Cluster, Member, Toleration, member, tiers
+from policies.topology.topology import BUILT_IN, Level, Topology
 
 _CLUSTER = Cluster(FACTS)
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
@@ -35,7 +35,7 @@ def _expressions(key: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
 
 
-def _member(spec: Any, cluster: Cluster = _CLUSTER, **options: Any) -> Member | NoDemand:
+def _member(spec: Any, cluster: Cluster = _CLUSTER, **options: Any) -> Member | str:
     return member({"spec": spec}, "spec.template", 2, cluster, **options)
 
 
@@ -196,7 +196,7 @@ def test_second_names() -> None:
 )
 def test_malformed(spec: dict[str, Any], reason: str) -> None:
     """A template that nobody can place has no demand, and the reason is told."""
-    assert _member(spec) == NoDemand(f"it cannot be read: {reason}")
+    assert _member(spec) == f"it cannot be read: {reason}"
 
 
 _FIELDS = (
@@ -215,7 +215,7 @@ def test_nothing_raises(spec: Any, affinity: Any) -> None:
     """Whatever a template is, there is a demand or a reason."""
     whole = {**spec, "affinity": {"nodeAffinity": affinity}} if isinstance(spec, dict) else spec
 
-    assert isinstance(_member(whole, terms=[_RACK]), Member | NoDemand)
+    assert isinstance(_member(whole, terms=[_RACK]), Member | str)
 
 
 def test_tiers() -> None:
@@ -229,7 +229,7 @@ def test_tiers() -> None:
     ]
     assert united == (
         *plain[:5],
-        Tier(
+        Level(
             "nvlink",
             ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"),
             distinct=True,

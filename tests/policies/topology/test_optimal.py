@@ -11,8 +11,8 @@ from support.gangs.machines import Machine, ground
 from support.gangs.smallclusters import GPU, PRIORITY, Case, case
 
 from policies.topology.choice import Search, Terms
-from policies.topology.gang import Member, Tier
-from policies.topology.topology import natural
+from policies.topology.gang import Member
+from policies.topology.topology import Level, natural
 
 CLUSTERS = int(os.environ.get("CLUSTERS", "200"))
 
@@ -46,7 +46,7 @@ class View(NamedTuple):
     free: Mapping[str, Mapping[str, int]]
 
 
-def values(machine: Machine, tiers: Sequence[Tier]) -> Path:
+def values(machine: Machine, tiers: Sequence[Level]) -> Path:
     """The path of a Node."""
     return tuple(next((machine.labels[key] for key in tier.keys if key in machine.labels), "") for tier in tiers)
 

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from support.gangs.machines import Bound, Machine
 
-from policies.topology.gang import Gang, GangKey, Member, Tier
+from policies.topology.gang import Gang, GangKey, Member
 from policies.topology.nodes.manifest import PODS
+from policies.topology.topology import Level
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
 KEY = GangKey("team", "batch", "Job", "train")
-SUPERPOD = Tier("superpod", ("backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"))
-RACK = Tier("rack", ("node.coreweave.cloud/rack",))
-HOSTNAME = Tier("hostname", ("kubernetes.io/hostname",))
+SUPERPOD = Level("superpod", ("backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"))
+RACK = Level("rack", ("node.coreweave.cloud/rack",))
+HOSTNAME = Level("hostname", ("kubernetes.io/hostname",))
 PRIORITY = 5
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import click
 
 from webhook.audit.finding import WHOLE, Part
 from webhook.cli import options
-from webhook.cli.exits import InputError, ToolError, reading
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.cli.exits import InputError, reading
+from webhook.configuration.settings import SettingsError
 
 
 def _part(context: click.Context, parameter: click.Parameter, value: str) -> Part:
@@ -24,11 +25,7 @@ def _part(context: click.Context, parameter: click.Parameter, value: str) -> Par
 
 
 @click.command("audit")
-@click.argument("paths", nargs=-1, metavar="[FILE|DIR|-]...", type=options.PATH)
-@click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", type=options.PATH,
-    help="The same as an argument; repeatable.",
-)  # fmt: skip
+@options.objects
 @click.option("--ignore", multiple=True, metavar="PATTERN", help="Files to leave out in folders; repeatable.")
 @click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster to audit.")
 @options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Audit the cluster in which this Pod runs.")
@@ -49,14 +46,13 @@ def _part(context: click.Context, parameter: click.Parameter, value: str) -> Par
     "--shard", "part", default="0/1", metavar="INDEX/COUNT", callback=_part,
     help="Audit one of so many parts of the cluster; the first is 0.",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json", "junit", "sarif", "reports"]), default="text",
-    show_default=True,
+@options.output_of(
+    *("text", "json", "junit", "sarif", "reports"),
     help="Output format; json is a line for each finding, reports are PolicyReports in the cluster.",
-)  # fmt: skip
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print no summary.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
-def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None, **given: Any) -> None:
+def command(paths: tuple[str, ...], config: Path | None, **given: Any) -> None:
     """Show what rules and policies would say to objects that exist already, in a cluster or in files.
 
     It judges each object as if somebody who is not exempt created it today, and changes nothing. Policies that need a
@@ -76,36 +72,21 @@ def command(paths: tuple[str, ...], files: tuple[str, ...], config: Path | None,
     changes = {key: given.pop(key) for key in tuple(given) if "__" in key}
     settings = options.settings(config, changes)
     in_cluster = bool(given["kubeconfig"] or settings.cluster.kubeconfig or settings.cluster.in_cluster)
-    names = (*paths, *files)
-    if names and given["kubeconfig"]:
+    if paths and given["kubeconfig"]:
         raise InputError("files and --kubeconfig are two audits; give one of them")
-    if not names and not in_cluster:
+    if not paths and not in_cluster:
         raise InputError("name files or folders, or a cluster with --kubeconfig")
     for is_given, option in ((given["output"] == "reports", "-o reports"), (given["part"] != WHOLE, "--shard")):
-        if names and is_given:
+        if paths and is_given:
             raise InputError(f"{option} is for the audit of a cluster")
-    sys.exit((_of_files if names else _of_cluster)(settings, names, given))
-
-
-def _of_files(settings: Settings, names: tuple[str, ...], given: dict[str, Any]) -> int:
-    """Audit files. The exit code. Raises InputError."""
-    from webhook.cli.audit.files import audit  # noqa: PLC0415 - the help of a verb needs none of this
-    from webhook.cli.audit.report import Inquiry  # noqa: PLC0415 - as above
-
-    with reading(SettingsError):
-        return asyncio.run(audit(Inquiry(settings, names, **given), datetime.now(UTC).date()))
-
-
-def _of_cluster(settings: Settings, names: tuple[str, ...], given: dict[str, Any]) -> int:
-    """Audit a cluster. The exit code. Raises InputError and ToolError."""
-    from webhook.audit.finding import UnknownKindError  # noqa: PLC0415 - as above
+    from webhook.audit.finding import UnknownKindError  # noqa: PLC0415 - the help of a verb needs none of this
     from webhook.audit.reports import NoReportsError  # noqa: PLC0415 - as above
-    from webhook.cli.audit.cluster import audit  # noqa: PLC0415 - loads the client
-    from webhook.cli.audit.report import Inquiry  # noqa: PLC0415 - as above
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - as above
+    from webhook.cli.audit import report  # noqa: PLC0415 - as above
 
+    asked = report.Inquiry(settings, paths, **given)
     with reading(SettingsError, UnknownKindError, NoReportsError):
-        try:
-            return asyncio.run(audit(Inquiry(settings, names, **given)))
-        except ClusterError as error:
-            raise ToolError(str(error)) from None
+        if paths:
+            sys.exit(asyncio.run(report.of_files(asked, datetime.now(UTC).date())))
+        from webhook.cli.audit import cluster  # noqa: PLC0415 - loads the client
+
+        sys.exit(options.of_cluster(settings.cluster, partial(cluster.audit, asked), asked.kubeconfig))

@@ -24,7 +24,7 @@ from webhook.cli.audit.report import AT_ONCE, REPORTS, AuditReport, Inquiry, tel
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cli.output import say, to_json, write_text
-from webhook.cluster.api.client import connect
+from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
 from webhook.cluster.inspection.reports import FindingEvents, Place, Reports, Written, kinds, leave
@@ -34,15 +34,12 @@ _AGENT: Final = "cks-admission-audit"
 _GROUPS: Final = frozenset(form.group for form in FORMS)
 
 
-async def audit(asked: Inquiry) -> int:
+async def audit(asked: Inquiry, api: Connection) -> int:
     """Audit a cluster and print what is found. The exit code.
 
     Raises ClusterError, SettingsError, UnknownKindError, NoReportsError and ToolError.
     """
-    chosen = asked.settings.cluster
-    kubeconfig = asked.kubeconfig or chosen.kubeconfig
     with _warnings_alone():
-        api = await connect(kubeconfig or None, chosen.in_cluster and not asked.kubeconfig, chosen.service_account)
         api.user_agent = api.watches.user_agent = _AGENT
         async with auditing(api, asked.settings, asked.qps, asked.part) as work:
             rules = work.audit.rules

@@ -1,21 +1,33 @@
-"""What an audit prints: its findings object by object, and a summary."""
+"""What an audit prints: its findings object by object, and a summary; and the audit of files."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from webhook.audit.audit import Judged, count
+from policies.engine.facts import StaticFacts
+from policies.engine.request import AdmissionRequest
+from policies.kubernetes.release import NEWEST
+from webhook.audit import rules as auditrules
+from webhook.audit.audit import Audit, Judged, count
 from webhook.audit.finding import Finding as AuditFinding
 from webhook.audit.finding import Part, Subject, Verdict
-from webhook.audit.rules import NotAuditable
-from webhook.cli.findings import LINES, Finding, Level, Report, Result
-from webhook.cli.judging import steps
+from webhook.audit.owners import Owners
+from webhook.audit.rules import ANYBODY, NotAuditable, as_sent
+from webhook.cli import options
+from webhook.cli.exits import InputError
+from webhook.cli.findings import LINES, Finding, Level, Report, Result, unreadable
+from webhook.cli.judging import as_received, documents, schemas, steps
+from webhook.cli.objects import CRD, Source
 from webhook.cli.output import say, style
 from webhook.configuration.settings import Settings
+from webhook.files import manifest
 from webhook.files.manifest import Manifest
+from webhook.files.walk import walk
+from webhook.sources.policyset import EMPTY
 
 REPORTS: Final = "reports"
 """The output that is written into the cluster."""
@@ -146,3 +158,42 @@ def tell(silent: Iterable[NotAuditable], doubts: Iterable[str]) -> None:
         say(f"not auditable: {entry.policy}: {entry.reason}", err=True)
     for doubt in doubts:
         say(doubt, err=True)
+
+
+_DEFAULT = "default"
+
+
+async def of_files(asked: Inquiry, today: date) -> int:
+    """Judge the objects in files and print what is found. The exit code. Raises InputError and SettingsError."""
+    written = options.policy_files(asked.settings, today, drafts=True)
+    release = asked.settings.policies.release or NEWEST
+    rules = auditrules.made(asked.settings, written or EMPTY.files._replace(release=release))
+    tell(rules.silent, rules.doubts)
+    owners = Owners()
+    work = Audit(rules, written.facts(today) if written else StaticFacts(today), None, owners)
+    report, walked = AuditReport(asked), walk(asked.files, asked.ignore)
+    for problem in walked.problems:
+        report.unreadable(unreadable(problem))
+    source = Source.of(walked.files)
+    known = schemas(source.context(CRD), written, release)
+    for item in (item for part in source.parts() for item in documents(part)):
+        if isinstance(item, Result):
+            report.unreadable(item)
+            continue
+        received = as_received(item.object, known)
+        # The request that would create it; its resource is guessed from its kind.
+        request = manifest.request(as_sent(received), None, user=ANYBODY, namespace=_DEFAULT, uid="audit")
+        if _is_asked(request, asked):
+            owners.remember(received)
+            report.add(await work.judged(request), item)
+    if not (report.counts["objects"] or report.counts["unreadable"]):
+        raise InputError(f"{', '.join(asked.files)}: no objects found")
+    return report.end()
+
+
+def _is_asked(request: AdmissionRequest, asked: Inquiry) -> bool:
+    kind, resource = request.kind, request.resource
+    group = f".{kind.group}" if kind.group else ""
+    names = {name.lower() for name in (kind.kind, kind.kind + group, resource.resource, resource.resource + group)}
+    in_namespace = not asked.namespaces or request.scope_namespace in asked.namespaces
+    return in_namespace and (not asked.kinds or any(name.lower() in names for name in asked.kinds))

@@ -15,14 +15,14 @@ from policies.topology.topology import Level, Topology
 from webhook.cli import options
 from webhook.cli.output import say, style, table, write
 from webhook.cli.topology import inventory
-from webhook.cli.topology.inventory import ClusterOptions
+from webhook.configuration.settings import ClusterSettings
 
 
 @click.command("list", short_help="List all topologies.")
 @inventory.cluster
 @options.config
 @options.output
-def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool) -> None:
+def list_command(where: ClusterSettings, config: Path | None, output: str) -> None:
     """List all topologies: built in, configured, and those of a cluster.
 
     \b
@@ -30,10 +30,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
       cks-admission topology list
       cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
     """
-    settings = options.settings(config, {})
-    topologies = inventory.read(
-        settings, ClusterOptions(kubeconfig, in_cluster), asked="topologies"
-    ).catalog.by_name.values()
+    topologies = inventory.read(options.settings(config, {}), where, asked="topologies").catalog.by_name.values()
     if output == "text":
         rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
         say(*table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows))
@@ -49,9 +46,7 @@ def list_command(kubeconfig: str, config: Path | None, output: str, *, in_cluste
 @inventory.cluster
 @options.config
 @options.output
-def show_command(
-    name: str, nodes: tuple[str, ...], kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool
-) -> None:
+def show_command(name: str, nodes: tuple[str, ...], where: ClusterSettings, config: Path | None, output: str) -> None:
     """Show a topology: its levels with their keys, what it requires of Nodes, and how many Nodes have each level.
 
     \b
@@ -60,8 +55,7 @@ def show_command(
       kubectl get nodes -o json | cks-admission topology show coreweave --nodes -
       cks-admission topology show coreweave --kubeconfig ~/.kube/config
     """
-    settings = options.settings(config, {})
-    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes)
+    known = inventory.read(options.settings(config, {}), where, nodes)
     topology = inventory.find(known.catalog, name)
     if output == "text":
         say(*_text(topology, known.machines))

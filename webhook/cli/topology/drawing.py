@@ -13,7 +13,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from policies.engine.violation import listed, printable
-from policies.topology.nodes.manifest import reasons
 from policies.topology.nodes.tree import Branch, Count, Machine, count, line
 from policies.topology.topology import Topology
 from webhook.cli.output import counted, style
@@ -59,7 +58,7 @@ def text(root: Branch, topology: Topology) -> Iterator[str]:
 
 
 def _row_line(label: str, numbers: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join((label, *(number.rjust(width) for number, width in zip(numbers, widths, strict=True))))
+    return "  ".join((label, *map(str.rjust, numbers, widths)))
 
 
 def _numbers(row: _Row, *, known: bool) -> list[str]:
@@ -94,19 +93,13 @@ def title(branch: Branch, topology: Topology) -> str:
 
 def noted(count: Count) -> str:
     """How many Nodes take no Pods and why, and how many have a flaw of the network."""
-    flawed = ", ".join(f"{nodes} {kind}" for kind, nodes in count.flaws)
-    return ", ".join(part for part in (closed(count), flawed) if part)
-
-
-def closed(count: Count) -> str:
-    """How many Nodes take no Pods, and why."""
-    return ", ".join(f"{nodes} {reason}" for reason, nodes in count.obstacles)
+    return ", ".join(f"{nodes} {why}" for why, nodes in (*count.obstacles, *count.flaws))
 
 
 def state(machine: Machine) -> str:
     """What keeps Pods from a Node, and what is wrong with its network."""
     told = (f"{flaw.kind}: {printable(flaw.text)}" for flaw in machine.flaws)
-    return "; ".join(filter(None, (", ".join(reasons(machine.obstacles)), *told)))
+    return "; ".join(filter(None, (", ".join(machine.reasons), *told)))
 
 
 def _groups(machines: Sequence[Machine]) -> list[tuple[Machine, ...]]:

@@ -32,9 +32,9 @@ from webhook.cli.judging import ObjectOutcome, decide, in_namespace, read_object
 from webhook.cli.output import counted, say, style, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.drawing import noted
-from webhook.cli.topology.inventory import ClusterOptions, Inventory
+from webhook.cli.topology.inventory import Inventory
 from webhook.configuration import rules
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settings import ClusterSettings, Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import Manifest
 
@@ -93,8 +93,7 @@ def read(
     *,
     files: Sequence[str],
     nodes: Sequence[str],
-    kubeconfig: str,
-    in_cluster: bool,
+    where: ClusterSettings,
     namespace: str,
     namespace_labels: Sequence[str],
     config: Path | None,
@@ -103,7 +102,7 @@ def read(
     settings = options.settings(config, {})
     options.refuse_one_stdin(files, nodes)
     objects = read_objects(files)
-    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), nodes, "everything")
+    known = inventory.read(settings, where, nodes, "everything")
     return objects, _context(settings, known, namespace, options.labels(namespace_labels))
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial, wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -29,17 +28,17 @@ from policies.topology.nodes.tree import Machine, machines
 from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
 from webhook.cli import options
-from webhook.cli.exits import InputError, ToolError, reading
+from webhook.cli.exits import InputError, reading
 from webhook.cli.output import say
 from webhook.configuration import rules
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settings import ClusterSettings, Settings, SettingsError
 from webhook.files import manifest
 from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import OBJECTS, FileError, content
 
 if TYPE_CHECKING:
     from policies.topology.placer.placer import Placer
-
+    from webhook.cluster.api.client import Connection
 
 HOW = "kubectl get nodes,pods -A -o json"
 """The command that prints what is read here."""
@@ -182,13 +181,6 @@ Extent = Literal["topologies", "nodes", "everything"]
 """How much is read of a cluster; each contains those before it. Everything: with Pods and workloads."""
 
 
-class ClusterOptions(NamedTuple):
-    """Which cluster to look at, if any."""
-
-    kubeconfig: str = ""
-    in_cluster: bool = False
-
-
 @dataclass(frozen=True)
 class Inventory:
     """Topologies and Nodes. own: the cluster's topologies, which the catalog has, too.
@@ -239,13 +231,19 @@ class Inventory:
 
 
 def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that name a cluster."""
-    kubeconfig = click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster.")
-    in_cluster = click.option("--in-cluster", is_flag=True, help="Use the Pod's service account.")
-    return kubeconfig(in_cluster(command))
+    """Add the options that name a cluster, which the command gets as `where`."""
+
+    @wraps(command)
+    def made(*, kubeconfig: str, in_cluster: bool, **others: Any) -> Any:
+        where = ClusterSettings.model_validate({"kubeconfig": kubeconfig, "inCluster": in_cluster})
+        return command(where=where, **others)
+
+    named = click.option("--kubeconfig", default="", metavar="FILE", help="Kubeconfig of the cluster.")
+    inside = click.option("--in-cluster", is_flag=True, help="Use the Pod's service account.")
+    return named(inside(made))
 
 
-def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), asked: Extent = "nodes") -> Inventory:
+def read(settings: Settings, where: ClusterSettings, paths: Sequence[str] = (), asked: Extent = "nodes") -> Inventory:
     """The topologies, and the Nodes of files or else of the cluster; what is doubtful about them is said on stderr.
 
     asked: what is read of a cluster. Raises InputError and ToolError.
@@ -256,13 +254,8 @@ def read(settings: Settings, where: ClusterOptions, paths: Sequence[str] = (), a
         raise InputError(str(error)) from None
     objects = read_files(paths, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
-    if any(where):
-        from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - most runs need no cluster
-
-        try:
-            own, there = asyncio.run(_ask(where, "topologies" if paths else asked))
-        except ClusterError as error:
-            raise ToolError(str(error)) from None
+    if where.is_given:
+        own, there = options.of_cluster(where, partial(_ask, asked="topologies" if paths else asked))
         catalog = catalog.joined(own)
         objects = objects or there
     for clash in catalog.clashes:
@@ -280,26 +273,21 @@ def find(catalog: Catalog, name: str) -> Topology:
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
 
 
-async def _ask(where: ClusterOptions, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
+async def _ask(api: Connection, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
     """Topologies and Nodes of a cluster. Raises ClusterError."""
-    from webhook.cluster.api.client import connect  # noqa: PLC0415 - loads the client
-    from webhook.cluster.inspection import inventory  # noqa: PLC0415 - as above
+    from webhook.cluster.inspection import inventory  # noqa: PLC0415 - loads the client
     from webhook.cluster.placer.objects import MENTION  # noqa: PLC0415 - as above
 
-    api = await connect(where.kubeconfig or None, where.in_cluster)
-    try:
-        known = await inventory.topologies(api)
-        for problem in known.problems:
-            say(problem, err=True)
-        if asked == "topologies":
-            return known.found, None
-        nodes = await inventory.nodes(api)
-        if asked == "nodes":
-            return known.found, Objects(tuple(nodes))
-        pods = await inventory.pods(api)
-        workloads = await inventory.workloads(api)
-    finally:
-        await api.close()
+    known = await inventory.topologies(api)
+    for problem in known.problems:
+        say(problem, err=True)
+    if asked == "topologies":
+        return known.found, None
+    nodes = await inventory.nodes(api)
+    if asked == "nodes":
+        return known.found, Objects(tuple(nodes))
+    pods = await inventory.pods(api)
+    workloads = await inventory.workloads(api)
     for problem in workloads.problems:
         say(problem, err=True)
     placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}

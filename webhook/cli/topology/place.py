@@ -10,7 +10,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, as_map, mapping
 from policies.objects.fieldpath import lookup
 from policies.topology.annotation import GATE
 from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
@@ -144,7 +144,7 @@ def _pods(
     for template, count in zip(together, counts, strict=True):
         written = row.view(outcome.changed, lookup(outcome.changed, template.location))
         metadata, spec = mapping(written, "metadata"), mapping(written, "spec")
-        gates = [gate for gate in spec.get("schedulingGates") or () if mapping({"": gate}, "").get("name") != GATE]
+        gates = [gate for gate in spec.get("schedulingGates") or () if as_map(gate).get("name") != GATE]
         for _ in range(count or 0):
             name = f"{owner}-{together[0].path}-{len(made):06}"
             annotations = {**mapping(metadata, "annotations"), _INDEX: str(len(made))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from pathlib import Path
@@ -11,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.cli import options
-from webhook.cli.exits import InputError, ToolError
+from webhook.cli.exits import InputError
 from webhook.cli.output import counted, say, table, write
 from webhook.cli.topology import inventory
-from webhook.cli.topology.inventory import ClusterOptions
+from webhook.configuration.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from policies.topology.placer.placer import Subject, Waiting
-
+    from webhook.cluster.api.client import Connection
 
 _HEAD = ("GANG", "LEVEL", "PODS", "WAITS", "KEPT FREE")
+_WHICH = "which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod"
 _FITS = "If it stays here, no placer works: cks-admission doctor says what is wrong."
 
 
@@ -28,7 +28,7 @@ _FITS = "If it stays here, no placer works: cks-admission doctor says what is wr
 @inventory.cluster
 @options.output
 @options.config
-def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path | None) -> None:  # noqa: FBT001 - a flag of click
+def queue_command(where: ClusterSettings, output: str, config: Path | None) -> None:
     """Show which gangs wait in a cluster: for what, since when, behind whom, and which domain is kept free.
 
     It reads the cluster once, decides as the placer does, and changes nothing. Gangs that fit now come first: the
@@ -38,10 +38,10 @@ def queue_command(kubeconfig: str, in_cluster: bool, output: str, config: Path |
     Example:
       cks-admission topology queue --kubeconfig ~/.kube/config
     """
-    if not (kubeconfig or in_cluster):
-        raise InputError("which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod")
+    if not where.is_given:
+        raise InputError(_WHICH)
     settings = options.settings(config, {})
-    known = inventory.read(settings, ClusterOptions(kubeconfig, in_cluster), (), "everything")
+    known = inventory.read(settings, where, (), "everything")
     now = time.time()
     look = known.placer(settings).look(now)
     if output != "text":
@@ -108,7 +108,7 @@ def _waiting(waiting: Waiting) -> dict[str, Any]:
 @click.option("-n", "--namespace", default="", help="Only Pods of this Namespace.")
 @click.option("--service-account", default="", metavar="DIRECTORY", help="Where token and ca.crt are, if elsewhere.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def release_command(kubeconfig: str, namespace: str, service_account: str, *, in_cluster: bool, yes: bool) -> None:
+def release_command(where: ClusterSettings, namespace: str, service_account: str, *, yes: bool) -> None:
     """Open the gates of all Pods that wait for the placer, without placing them.
 
     The Pods then go to any Node that has room, and may leave their gang. Use it for a cluster that goes on without a
@@ -118,34 +118,20 @@ def release_command(kubeconfig: str, namespace: str, service_account: str, *, in
     Example:
       cks-admission topology release --kubeconfig ~/.kube/config
     """
-    if not (kubeconfig or in_cluster):
-        raise InputError("which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod")
-    from webhook.cluster.api.errors import ClusterError  # noqa: PLC0415 - loads the client
+    if not where.is_given:
+        raise InputError(_WHICH)
+    from webhook.cluster.placer.gates import gated, release  # noqa: PLC0415 - loads the client
 
-    try:
-        opened = asyncio.run(
-            _release(kubeconfig, service_account, in_cluster=in_cluster, namespace=namespace, ask=not yes)
-        )
-    except ClusterError as error:
-        raise ToolError(str(error)) from None
-    say(f"{counted(opened, 'gate')} opened")
-
-
-async def _release(kubeconfig: str, account: str, *, in_cluster: bool, namespace: str, ask: bool) -> int:
-    """How many gates were opened. Raises ClusterError."""
-    from webhook.cluster.api.client import connect  # noqa: PLC0415 - as above
-    from webhook.cluster.placer.gates import gated, release  # noqa: PLC0415 - as above
-
-    api = await connect(kubeconfig or None, in_cluster, account)
-    try:
+    async def open_all(api: Connection) -> int:
         pods = await gated(api, namespace)
-        if ask and pods and sys.stdin.isatty():
+        if pods and not yes and sys.stdin.isatty():
             click.confirm(f"Open the gates of {counted(len(pods), 'Pod')}, wherever these then go?", abort=True)
         opened = 0
         for pod in pods:
             if await release(api, pod):
                 opened += 1
                 say(f"{pod.namespace}/{pod.name}")
-    finally:
-        await api.close()
-    return opened
+        return opened
+
+    account = where.model_copy(update={"service_account": service_account})
+    say(f"{counted(options.of_cluster(account, open_all), 'gate')} opened")

@@ -11,7 +11,6 @@ import click
 from msgspec import structs
 
 from policies.engine.violation import listed, printable
-from policies.topology.nodes.manifest import reasons
 from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, Machine, best_topology, flaws, suited
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.topology import Level, Topology, natural
@@ -19,7 +18,7 @@ from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.output import counted, say, style, write, write_text
 from webhook.cli.topology import drawing, inventory
-from webhook.cli.topology.inventory import ClusterOptions
+from webhook.configuration.settings import ClusterSettings
 
 
 @click.command("tree", short_help="Draw the Nodes as a tree of domains, with free GPUs.")
@@ -30,18 +29,10 @@ from webhook.cli.topology.inventory import ClusterOptions
 )
 @click.option("--level", default="", metavar="LEVEL", help="Last level to show.  [default: down to the Nodes]")
 @options.config
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json", "yaml", "svg"]),
-    default="text",
-    show_default=True,
-    help="Output format; svg is a picture.",
-)
+@options.output_of("text", "json", "yaml", "svg", help="Output format; svg is a picture.")
 def tree_command(
-    paths: tuple[str, ...], kubeconfig: str, name: str, level: str, config: Path | None, output: str, *,
-    in_cluster: bool,
-) -> None:  # fmt: skip
+    paths: tuple[str, ...], where: ClusterSettings, name: str, level: str, config: Path | None, output: str
+) -> None:
     """Draw the Nodes as a tree of domains, with free and all GPUs at every level.
 
     \b
@@ -50,8 +41,7 @@ def tree_command(
       cks-admission topology tree --kubeconfig ~/.kube/config --level superpod
       cks-admission topology tree -f nodes.json -o svg > nodes.svg
     """
-    where = ClusterOptions(kubeconfig, in_cluster)
-    if bool(paths) == any(where):
+    if bool(paths) == where.is_given:
         raise click.UsageError(
             f"give the Nodes: -f FILE with what {inventory.HOW} prints, or a cluster by --kubeconfig"
         )
@@ -120,7 +110,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "free": machine.free,
         "ready": machine.ready,
         "cordoned": machine.cordoned,
-        "obstacles": list(reasons(machine.obstacles)),
+        "obstacles": list(machine.reasons),
         **({"flaws": [structs.asdict(flaw) for flaw in machine.flaws]} if machine.flaws else {}),
     }
 
@@ -133,9 +123,7 @@ _SHOWN = 8
 @inventory.cluster
 @options.config
 @options.output
-def doctor_command(
-    nodes: tuple[str, ...], kubeconfig: str, config: Path | None, output: str, *, in_cluster: bool
-) -> None:
+def doctor_command(nodes: tuple[str, ...], where: ClusterSettings, config: Path | None, output: str) -> None:
     """Show flaws of the network by the labels of Nodes.
 
     It finds links that are slower than expected, ports with another neighbor, leafgroups in two superpods, labels that
@@ -146,8 +134,7 @@ def doctor_command(
       kubectl get nodes -o json | cks-admission topology doctor --nodes -
       cks-admission topology doctor --kubeconfig ~/.kube/config -o json
     """
-    where = ClusterOptions(kubeconfig, in_cluster)
-    if bool(nodes) == any(where):
+    if bool(nodes) == where.is_given:
         raise click.UsageError(
             "give the Nodes: --nodes FILE with what kubectl get nodes -o json prints, or a cluster by --kubeconfig"
         )

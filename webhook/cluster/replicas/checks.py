@@ -18,8 +18,7 @@ from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVer
 from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
 from policies.topology.annotation import PLACEMENT
-from policies.topology.nodes.capacity import data
-from policies.topology.nodes.tree import Kind, Machine, flaws, machine
+from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
 from policies.topology.rule import RULE as TOPOLOGY
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import Call, decoded, fetch, one, pages

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from policies.engine.facts import Node
-from policies.topology.nodes.capacity import data
-from policies.topology.nodes.tree import Machine
+from policies.topology.nodes.tree import Machine, data
 from policies.topology.topology import BUILT_IN, Topology, level
 
 _HALLS = Topology("halls", (level("example.org/site"), level("example.org/hall"), level("kubernetes.io/hostname")))

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from policies.engine.facts import Node, Taint
-from policies.topology.nodes.manifest import PodManifest, allocatable, lasting, obstacles, reasons, requests
+from policies.topology.nodes.manifest import PodManifest, allocatable, lasting, requests
+from policies.topology.nodes.tree import Machine
 
 Json = dict[str, Any]
 _PODS = yaml.safe_load((Path(__file__).parent / "manifest.yaml").read_text(encoding="utf-8"))["pods"]
@@ -110,7 +111,7 @@ def _node(*taints: Taint, **labels: str) -> Node:
 )
 def test_why_a_node_takes_no_pods(node: Node, cordoned: bool, ready: bool, expected: tuple[str, ...]) -> None:  # noqa: FBT001 - cases
     """A Node says once each why Pods do not land on it for now; what people set apart is no such reason."""
-    assert reasons(obstacles(node, cordoned=cordoned, ready=ready)) == expected
+    assert Machine(node, cordoned=cordoned, ready=ready).reasons == expected
 
 
 def test_what_people_set_lasts() -> None:

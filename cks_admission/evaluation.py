@@ -223,7 +223,7 @@ class Policies:
         if not is_seen(asked):
             return Verdict(allowed=True, object=asked.object)
         facts = self._files.facts(date.min)
-        mutated = self._mutated(asked, facts)
+        mutated, _ = MutatingPolicies(self._mutating, self._files.parameters, self._files.schema).mutated(asked, facts)
         if mutated.denial is not None:
             return _verdict(mutated, result.Result(), {})
         changed = replace(asked, object=mutated.object)
@@ -231,10 +231,6 @@ class Policies:
         matching = [*_matching(self._validating, changed, facts)]
         results = (evaluate_policy(policy, bound, self._files.parameters, inputs) for policy, bound in matching)
         return _verdict(mutated, result.combined(results), self._costs(matching, inputs))
-
-    def _mutated(self, request: AdmissionRequest, facts: StaticFacts) -> Mutated:
-        policies = MutatingPolicies(self._mutating, self._files.parameters, self._files.schema)
-        return policies.mutated(request, facts)[0]
 
     def _costs(self, matching: Iterable[_Matching], inputs: Inputs) -> Mapping[str, int]:
         costs: dict[str, int] = {}

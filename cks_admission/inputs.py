@@ -65,21 +65,18 @@ def files(documents: Documents, release: Release) -> PolicyFiles:
 
 def listed(documents: Documents) -> list[Document]:
     """The documents one by one. Decoded objects have no places; kind and name stand for the file."""
-    given = [documents] if isinstance(documents, Document | Mapping) else documents
-    return [
-        document
-        if isinstance(document, Document)
-        else Document(value=document, name=_name(document, number), places=lambda _: (1, 1))
-        for number, document in enumerate(given, 1)
-    ]
-
-
-def _name(value: Any, number: int) -> str:
-    match value:
-        case {"kind": str(kind), "metadata": {"name": str(name)}}:
-            return f"{kind} {name}"
-        case _:
-            return f"document {number}"
+    listed = []
+    for number, given in enumerate([documents] if isinstance(documents, Document | Mapping) else documents, 1):
+        match given:
+            case Document():
+                listed.append(given)
+                continue
+            case {"kind": str(kind), "metadata": {"name": str(name)}}:
+                named = f"{kind} {name}"
+            case _:
+                named = f"document {number}"
+        listed.append(Document(value=given, name=named, places=lambda _: (1, 1)))
+    return listed
 
 
 _EVERYBODY = "system:authenticated"
@@ -122,7 +119,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
 def admission_request(request: Request) -> AdmissionRequest:
     """The AdmissionRequest that the API server makes of a request. Raises RequestError."""
-    shown = _shown(request)
+    shown = _plain(request.object if request.object is not None else request.old_object)
+    if shown is None:
+        raise RequestError("a request needs an object, an old_object, or both")
+    if problem := _problem(shown):
+        raise RequestError(problem)
     groups = tuple(dict.fromkeys((*request.groups, _EVERYBODY)))
     user = UserInfo(request.user, groups=groups, extra=dict(request.extra))
     made = manifest.request(shown, None, user=user, namespace=request.namespace, uid="")
@@ -147,16 +148,6 @@ def request_json(request: Request) -> Mapping[str, Any]:
         names = {name: metadata[name] for name in ("name", "namespace") if metadata.get(name)}
         return {"operation": request.verb, **names, "userInfo": {"username": request.user, "groups": request.groups}}
     return as_json(admission_request(request))
-
-
-def _shown(request: Request) -> dict[str, Any]:
-    """The object of a request, or the old one. Raises RequestError."""
-    shown = _plain(request.object if request.object is not None else request.old_object)
-    if shown is None:
-        raise RequestError("a request needs an object, an old_object, or both")
-    if problem := _problem(shown):
-        raise RequestError(problem)
-    return shown
 
 
 def _problem(shown: Mapping[str, Any]) -> str:

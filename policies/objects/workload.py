@@ -172,13 +172,6 @@ def _ray(root: str) -> tuple[str, ...]:
     return tuple(f"{root}.{group}" for group in _RAY_GROUPS)
 
 
-def _revision() -> Workload:
-    """The row for ControllerRevision. A rollback restores its content, so a forged one could bypass the rules."""
-    data = [f"data.{path}" for path in (*_POD_TEMPLATE, *_LWS_TEMPLATES)]
-    claims = [f"data.{path}" for path in (*_STATEFUL_CLAIMS, *_LWS_CLAIMS)]
-    return workload("apps", "ControllerRevision", data, claims=claims, changes="never")
-
-
 BUILT_IN: tuple[Workload, ...] = (
     workload("", "Pod", [""]),
     workload("", "PodTemplate", ["template"], changes="always"),
@@ -192,7 +185,13 @@ BUILT_IN: tuple[Workload, ...] = (
         claim_labels=["spec.selector.matchLabels"],
         changes="always",
     ),
-    _revision(),
+    # A rollback restores the content of a ControllerRevision, so a forged one could bypass the rules.
+    workload(
+        *("apps", "ControllerRevision"),
+        [f"data.{path}" for path in (*_POD_TEMPLATE, *_LWS_TEMPLATES)],
+        claims=[f"data.{path}" for path in (*_STATEFUL_CLAIMS, *_LWS_CLAIMS)],
+        changes="never",
+    ),
     workload("argoproj.io", "Rollout", _POD_TEMPLATE, changes="always"),
     workload("batch", "Job", _POD_TEMPLATE, changes="suspended"),
     workload("batch", "CronJob", ["spec.jobTemplate.spec.template"], jobs=["spec.jobTemplate"], changes="always"),

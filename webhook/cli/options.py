@@ -177,10 +177,8 @@ def settings(config: Path | None, options: dict[str, Any], *, packs: bool = True
     packs: whether packs are on that nobody names, unless `--policies` names others. pipes: whether the file may be a
     FIFO, which nobody can read twice.
     """
-    try:
+    with reading(SettingsError):
         return current(config, options, packs=packs, pipes=pipes)
-    except SettingsError as error:
-        raise InputError(str(error)) from None
 
 
 def current(config: Path | None, options: dict[str, Any], *, packs: bool = True, pipes: bool = False) -> Settings:
@@ -236,10 +234,8 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
     from webhook.sources import policyfiles  # noqa: PLC0415 - nothing else here needs the CEL engine
 
     tell_passed_over(paths)
-    try:
+    with reading(policyfiles.PolicyFilesError):
         files = policyfiles.load(paths, today, drafts=drafts, release=judged_as, within=bounded)
-    except policyfiles.PolicyFilesError as error:
-        raise InputError(str(error)) from None
     if not (files.loaded.policies or files.loaded.exceptions):
         kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
         raise InputError(f"{', '.join(paths)}: no {kinds} found")

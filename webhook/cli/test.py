@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,21 +21,13 @@ from policies.objects.fieldpath import Location
 from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import findings, options, watching
-from webhook.cli.exits import InputError, bounded
+from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import say, style, to_yaml
 from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
-
-
-class _ProblemsError(Exception):
-    """All problems that prevent suites from being run, each with its file."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class _Asked(NamedTuple):
@@ -119,8 +111,8 @@ def _tested(asked: _Asked, report: Report, *, verbose: bool) -> int:
     for file in dict.fromkeys(file for path in paths for file in _found(path)):
         try:
             runs.append(_run(file, today, asked))
-        except _ProblemsError as error:
-            problems += error.problems
+        except InputError as error:
+            problems += [error.message]
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
     runs = [run for run in runs if run.verdicts]
@@ -172,7 +164,7 @@ def _found(path: str) -> tuple[Path, ...]:
 
 
 def _run(file: Path, today: date, asked: _Asked) -> _Run:
-    """Read a suite and what it names, and run the cases that are asked for. Raises _ProblemsError."""
+    """Read a suite and what it names, and run the cases that are asked for. Raises InputError with all problems."""
     release = asked.release
     with bounded(str(file)):
         document = _document(file)
@@ -220,14 +212,10 @@ def _flaws(document: YamlDocument, schemas: Schemas) -> Iterator[str]:
 
 
 def _document(file: Path) -> YamlDocument:
-    try:
+    with reading(FileError):
         documents = yamlfile.load(str(file), yamlfile.content(file))
-    except FileError as error:
-        raise _ProblemsError([str(error)]) from None
-    except OSError as error:
-        raise _ProblemsError([f"{file}: cannot be read: {error.strerror}"]) from None
     if len(documents) != 1:
-        raise _ProblemsError([f"{file}: holds {len(documents)} documents; one is needed"])
+        raise InputError(f"{file}: holds {len(documents)} documents; one is needed")
     return documents[0]
 
 
@@ -235,8 +223,8 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
     def beside(name: str) -> Any:
         try:
             return _document(file.parent / name).value
-        except _ProblemsError as error:
-            raise LookupError(str(error)) from None
+        except InputError as error:
+            raise LookupError(error.message) from None
 
     try:
         return suites.read(document.value, beside)
@@ -246,17 +234,13 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
             steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
             line = document.line([int(step) if step.isdecimal() else step for step in steps])
             problems.append(f"{file}:{line}: {problem}")
-        raise _ProblemsError(problems) from None
+        raise InputError("\n".join(problems)) from None
 
 
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:
     paths = [str(file.parent / name) for name in suite.policies]
-    try:
+    with reading(PolicyFilesError):
         loaded = policyfiles.load(paths, today, drafts=True, release=release, within=bounded)
-    except PolicyFilesError as error:
-        raise _ProblemsError([str(error)]) from None
-    except OSError as error:
-        raise _ProblemsError([f"{error.filename}: cannot be read: {error.strerror}"]) from None
     problems = []
     if not loaded.loaded.policies:
         files = ", ".join(suite.policies)
@@ -265,7 +249,7 @@ def _policies(file: Path, suite: Suite, today: date, release: Release) -> Policy
     given = {name for case in suite.cases for name in case.params}
     problems += [f"{file}: params: the policies' files hold no ConfigMap {name!r}" for name in sorted(given - known)]
     if problems:
-        raise _ProblemsError(problems)
+        raise InputError("\n".join(problems))
     return loaded
 
 

@@ -11,7 +11,7 @@ import base64
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from msgspec.structs import asdict
@@ -28,7 +28,7 @@ from webhook.cli.exits import InputError
 from webhook.limits import Limits
 from webhook.playground import trial as trials
 from webhook.playground.gallery import gallery
-from webhook.playground.trial import Answer, Row, Trial
+from webhook.playground.trial import Answer, Trial
 
 T = TypeVar("T")
 
@@ -284,7 +284,14 @@ class _Page:
         self._mark(answer)
         other = [f"{name}: {text or 'the same'}" for name, text in answer.releases.items()]
         self._releases.text = "   ".join(f"Kubernetes {text}" for text in other)
-        self._tree.props["nodes"] = [_node(str(index), row) for index, row in enumerate(answer.rows)]
+        self._tree.props["nodes"] = [
+            _node(
+                str(index), f"{row.path}, line {row.line}: {row.text}",
+                f"= {row.value}{f' ({row.type})' if row.type else ''}, cost {row.cost:,} of {EXPRESSION_LIMIT:,}",
+                () if row.tree is None else row.tree.parts, bad=row.value == "false" or not row.type,
+            )
+            for index, row in enumerate(answer.rows)
+        ]  # fmt: skip
         self._diff.content = answer.diff or "Nothing is changed."
         self._notes.clear()
         with self._notes:
@@ -321,26 +328,11 @@ class _Page:
             editor.theme = "vscodeDark" if dark else "basicLight"
 
 
-def _node(number: str, row: Row) -> dict[str, Any]:
-    """An expression as a node of the tree: what it came to, its cost, and its parts below it."""
-    kind = f" ({row.type})" if row.type else ""
-    outcome = f"= {row.value}{kind}, cost {row.cost:,} of {EXPRESSION_LIMIT:,}"
-    node = {
-        "id": number,
-        "label": f"{row.path}, line {row.line}: {row.text}",
-        "outcome": outcome,
-        "bad": row.value == "false" or not row.type,
-    }
-    return {**node, "children": [] if row.tree is None else list(_branches(number, row.tree.parts))}
-
-
-def _branches(above: str, parts: Sequence[Branch]) -> Iterator[dict[str, Any]]:
-    for index, part in enumerate(parts):
-        number = f"{above}.{index}"
-        yield {
-            "id": number,
-            "label": part.expression,
-            "outcome": part.outcome,
-            "bad": part.outcome == "is false" or part.outcome.startswith("failed"),
-            "children": list(_branches(number, part.parts)),
-        }
+def _node(number: str, label: str, outcome: str, parts: Sequence[Branch], *, bad: bool) -> dict[str, Any]:
+    """An expression as a node of the tree: what it came to, and its parts below it."""
+    below = [
+        _node(f"{number}.{index}", part.expression, part.outcome, part.parts,
+              bad=part.outcome == "is false" or part.outcome.startswith("failed"))
+        for index, part in enumerate(parts)
+    ]  # fmt: skip
+    return {"id": number, "label": label, "outcome": outcome, "bad": bad, "children": below}

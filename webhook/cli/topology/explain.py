@@ -27,7 +27,7 @@ from policies.topology.template import Template
 from policies.topology.term import meets
 from policies.topology.topology import Level, natural
 from webhook.cli import exits, options
-from webhook.cli.exits import InputError
+from webhook.cli.exits import reading
 from webhook.cli.judging import ObjectOutcome, decide, in_namespace, read_objects
 from webhook.cli.output import counted, say, style, write
 from webhook.cli.topology import inventory
@@ -103,20 +103,15 @@ def read(
     options.refuse_one_stdin(files, nodes)
     objects = read_objects(files)
     known = inventory.read(settings, where, nodes, "everything")
-    return objects, _context(settings, known, namespace, options.labels(namespace_labels))
-
-
-def _context(settings: Settings, known: Inventory, namespace: str, labels: Mapping[str, str]) -> Context:
-    try:
+    labels = options.labels(namespace_labels)
+    with reading(SettingsError):
         catalog = rules.topologies(settings)
         built = rules.build(settings, catalog=catalog)
         rule = TopologyPlacement(catalog, rules.topology_options(settings))
-    except SettingsError as error:
-        raise InputError(str(error)) from None
     ruleset = RuleSet([rule for rule in built.rules if rule.name == RULE], built.exceptions)
     if not ruleset.rules:
         say(f"the rule {RULE} is off: of what follows, nothing is done", err=True)
-    return Context(rule, ruleset, namespace, labels, known, settings)
+    return objects, Context(rule, ruleset, namespace, labels, known, settings)
 
 
 def meaning(explained: Explained) -> str:

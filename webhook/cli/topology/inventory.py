@@ -248,10 +248,8 @@ def read(settings: Settings, where: ClusterSettings, paths: Sequence[str] = (), 
 
     asked: what is read of a cluster. Raises InputError and ToolError.
     """
-    try:
+    with reading(SettingsError):
         catalog = rules.topologies(settings)
-    except SettingsError as error:
-        raise InputError(str(error)) from None
     objects = read_files(paths, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if where.is_given:

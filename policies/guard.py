@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from policies.engine.facts import Facts
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Exemptions, is_control_plane
@@ -37,13 +39,12 @@ _TOLERATE = "Let the Pods tolerate it that belong there."
 _EDITED = ("labels", "annotations", "finalizers", "ownerReferences")
 
 
-class Guard:
+class Guard(Struct, frozen=True):
     """The rule. namespaces, taints: what happens when one is taken away."""
 
-    def __init__(self, namespaces: Mode, taints: Mode, exempt: Exemptions) -> None:
-        self.namespaces: Mode = namespaces
-        self.taints: Mode = taints
-        self.exempt = exempt
+    namespaces: Mode
+    taints: Mode
+    exempt: Exemptions
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """What the request takes away, or puts where it does not belong. Raises Missing or FactUnavailable."""
@@ -76,7 +77,6 @@ def _of_namespace(request: AdmissionRequest, mode: Verdict) -> Iterator[Violatio
 
 
 def _of_workload(request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:
-    """The warning about a workload among those of the control plane."""
     if request.operation == "CREATE" and not request.sub_resource and not is_owned(request.object):
         namespace = request.scope_namespace
         if is_control_plane(namespace, facts):

@@ -129,8 +129,6 @@ def read(value: Any, files: Files = no_files) -> Suite:
 
 
 class _Reader:
-    """Reads one suite and collects its problems."""
-
     def __init__(self, files: Files) -> None:
         self._files = files
         self._problems: list[str] = []

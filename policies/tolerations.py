@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from policies.engine import patch
 from policies.engine.facts import Facts, Node, Taint
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_mirror_pod, is_owned, mapping
@@ -44,12 +46,11 @@ def add(obj: JsonObject | None, keys: tuple[str, ...], missing: list[dict[str, s
     return Mutation(warnings=(f"{'.'.join(keys)}: must be a list, found {quote(tolerations)}; left as it is",))
 
 
-class CpuToleration:
+class CpuToleration(Struct, frozen=True):
     """The rule for Pods and for the templates of DaemonSets, whose controller chooses Nodes by the template."""
 
-    def __init__(self, accelerators: Accelerators, daemon_sets: Mode) -> None:
-        self.accelerators = accelerators
-        self.daemon_sets = daemon_sets
+    accelerators: Accelerators
+    daemon_sets: Mode
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Add the toleration if it is missing. Tolerations that are not a list stay unchanged, with a warning."""
@@ -120,17 +121,16 @@ GPU = SunkTaint("is_gpu", "PreferNoSchedule", "true")
 CPU = SunkTaint(CPU_TAINT, "NoSchedule")
 
 
-class SunkDaemonSets:
+class SunkDaemonSets(Struct, frozen=True):
     """The rule for DaemonSets. It finds nothing if the cluster's SUNK Nodes are not known.
 
     node_selector: labels of SUNK Nodes; empty to recognise them by SUNK's own taints and labels. reserved_hash: the
     value of the reserved taint; empty to read it from the Nodes.
     """
 
-    def __init__(self, mode: Mode, node_selector: Mapping[str, str], reserved_hash: str) -> None:
-        self.mode = mode
-        self.node_selector = dict(node_selector)
-        self.reserved_hash = reserved_hash
+    mode: Mode
+    node_selector: Mapping[str, str]
+    reserved_hash: str
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Add the missing tolerations if the mode is inject."""
@@ -162,7 +162,6 @@ class SunkDaemonSets:
         return [r for r in self._requirements(nodes) if not any(tolerates(toleration, r) for toleration in tolerations)]
 
     def _nodes(self, facts: Facts) -> list[Node]:
-        """The SUNK Nodes of the cluster."""
         if self.node_selector:
             return [node for node in facts.nodes() if self.node_selector.items() <= node.labels.items()]
         return [

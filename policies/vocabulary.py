@@ -111,7 +111,6 @@ _PLACES = {"fabric": ANY, "superpod": NUMBER, "leafgroup": NUMBER, "leafgroup-na
 
 
 def _fabric(prefix: str) -> tuple[Key, ...]:
-    """The keys that InfiniBand and RoCE share."""
     places = (Key(f"{prefix}{name}", form=form) for name, form in _PLACES.items())
     speeds = (
         Key(f"{prefix}speed.{name}", "measure", instead=BACKEND + "leafgroup") for name in ("current", "expected")

@@ -354,7 +354,6 @@ def _failure_policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset
 def _decide(
     rule: Rule, outcome: Outcome | RuleFailure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
-    """The decisions that follow from an outcome and the rule's action."""
     if isinstance(outcome, RuleFailure):
         return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
@@ -380,7 +379,6 @@ def _decide(
 
 
 def _skips(skips: Iterable[Skip]) -> list[Decision]:
-    """The decisions for what could not be evaluated and is ignored."""
     return [
         Decision(skip.rule, "error", failure=RuleFailure(SkippedError(skip.reason), "Ignore"))
         for skip in dict.fromkeys(skips)

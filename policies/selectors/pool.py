@@ -38,7 +38,6 @@ def labels(document: JsonObject) -> tuple[Mapping[str, str], ...]:
 
 
 def _required(spec: JsonObject) -> Iterator[tuple[str, str]]:
-    """The values that Karpenter may give a label."""
     requirements = spec.get("requirements")
     for requirement in requirements if isinstance(requirements, list) else ():
         values = requirement.get("values") if isinstance(requirement, dict) else None

@@ -40,9 +40,6 @@ _FLAW, _OTHERS, _REASON = 80, 100, 90
 _CLIQUES = f"{vocabulary.CLIQUE}, whose part before the dot is the NVL Domain"
 _GATE_IS_OURS = "The scheduling gate belongs to cks-admission."
 
-Pool = tuple[str, tuple[str, ...]]
-"""A node pool, as KEY=VALUE, with the names of its topologies."""
-
 
 def fixed(kind: str, template: Template) -> Violation:
     """A placement that was changed too late to have an effect. Shows the first annotation that differs."""
@@ -168,7 +165,7 @@ def conflicts(
     obj: JsonObject | None, templates: Iterable[Template], catalog: Mapping[str, Topology], keys: Sequence[str]
 ) -> list[Violation]:
     """A violation for each pool whose topologies differ from those of the first pool that is named."""
-    first: Pool | None = None
+    first: tuple[str, tuple[str, ...]] | None = None  # a pool as KEY=VALUE, with the names of its topologies
     found = []
     for template in templates:
         for key, value, path in _named_pools(obj, template, keys):

@@ -100,7 +100,6 @@ def parse(text: str, topology: Topology) -> Placement:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts between commas outside parentheses."""
     position = 0
     while position <= len(text):
         match = _PART.match(text, position)

@@ -158,7 +158,6 @@ def is_mentioned(row: Workload, *objects: JsonObject | None) -> bool:
 
 
 def _of_fields(obj: JsonObject, kind: tuple[str, str]) -> Iterator[Mention]:
-    """What the constraints in an object name."""
     patterns = PLACES.get(kind, ())
     inherited = _name(as_map(lookup(obj, tuple(map(str, patterns[0]))))) if patterns else None
     reader, field = (_KAI, "topology") if kind == POD_GROUP else (_GROVE, "topologyName")
@@ -322,7 +321,6 @@ class Judge:
         return level.name if level is not None else ""
 
     def _of_key(self, mention: Mention) -> str:
-        """What is wrong with the key of a node label."""
         key, topologies = mention.value.strip(), self._catalog.by_name.values()
         own = [level for one in topologies if mention.reader in one.objects for level in one.levels]
         if mention.reader == "Kueue" and own and all(key != level.name for level in own):
@@ -357,7 +355,6 @@ class Judge:
         return f"Did you mean {near}? " if near and near != key else ""
 
     def _of_level(self, mention: Mention) -> str:
-        """What is wrong with a level of a named topology."""
         name, names = mention.topology, list(self._catalog.by_name)
         if mention.reader == _GROVE:
             names = [one.name for one in self._catalog.by_name.values() if _GROVE in one.objects] or names
@@ -378,7 +375,6 @@ class Judge:
         return f"is the label {' or '.join(level.keys)}, which no Node carries. {remedy}"
 
     def _carried(self, key: str) -> frozenset[str]:
-        """The values that Nodes have under a key."""
         if key not in self._values:
             self._values[key] = frozenset(node.labels[key] for node in self._nodes if key in node.labels)
         return self._values[key]

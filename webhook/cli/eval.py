@@ -225,7 +225,6 @@ def _activation(inputs: Mapping[str, Any], authorizer: str | None, user: Mapping
 def _answer(
     evaluation: Evaluation, cost: int, program: Program, reasons: tuple[str, ...], *, generated: bool
 ) -> dict[str, Any]:
-    """What is printed, in its order."""
     if evaluation.error is not None:
         answer: dict[str, Any] = {"error": str(evaluation.error), "cost": cost}
     else:

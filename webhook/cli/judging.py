@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -214,14 +215,14 @@ class Circumstances(NamedTuple):
     workloads: Mapping[tuple[str, str], Workload] = {}
 
 
+@dataclass
 class Judge:
     """Judges objects, and keeps none. coverage: of policies, if anybody asks which of them match nothing."""
 
-    def __init__(self, circumstances: Circumstances, form: str, *, diff: bool, coverage: Coverage | None) -> None:
-        self._about = circumstances
-        self._form = form
-        self._diff = diff
-        self.coverage = coverage
+    circumstances: Circumstances
+    form: str
+    diff: bool
+    coverage: Coverage | None
 
     def results(self, part: Part | str) -> Iterator[Result]:
         """What is said of each object in a part of a file, and of what is none."""
@@ -229,7 +230,7 @@ class Judge:
             yield item if isinstance(item, Result) else self._result(item)
 
     def _result(self, written: Manifest) -> Result:
-        about = self._about
+        about = self.circumstances
         given = written._replace(object=as_received(written.object, about.schema))
         earlier = about.before.get(identity(given.object, about.namespace))
         request = manifest.request(given.object, earlier, user=about.user, namespace=about.namespace)
@@ -245,15 +246,15 @@ class Judge:
         outcome = outcome._replace(flaws=(*broken, *more))
         if self.coverage is not None:
             self.coverage.add(request)
-        return result(outcome, self._form, diff=self._diff, covered=self._covered(request))
+        return result(outcome, self.form, diff=self.diff, covered=self._covered(request))
 
     def _limits(self, written: Manifest, request: AdmissionRequest) -> Iterator[Finding]:
         """What the limits of the Namespace refuse: the object itself, or later the Pods of a workload."""
-        limits = self._about.limits
+        limits = self.circumstances.limits
         refused = limits.refusals(request.object or {}, request.resource, request.scope_namespace)
         for refusal in refused if request.operation == "CREATE" else ():
             yield _limit(written, refusal, "error")
-        for pod in derive(request, self._about.workloads) if limits else ():
+        for pod in derive(request, self.circumstances.workloads) if limits else ():
             limits.fill(pod.pod, request.namespace)
             for refusal in limits.refusals(pod.pod, PODS, request.namespace):
                 later = Refusal(pod.place(refusal.path), f"its Pods will not come: {refusal.message}", refusal.remedy)
@@ -261,7 +262,7 @@ class Judge:
 
     def _covered(self, request: AdmissionRequest) -> bool:
         """Whether a policy is about the kind of a request, if there are policies at all."""
-        ruleset = self._about.ruleset
+        ruleset = self.circumstances.ruleset
         rules = (*ruleset.select("mutate", request), *ruleset.select("validate", request))
         return not _has_policy(ruleset.rules) or _has_policy(rules)
 

@@ -156,7 +156,6 @@ def _results(run: _Run, *, verbose: bool) -> Iterator[Result]:
 
 
 def _found(path: str) -> tuple[Path, ...]:
-    """The suites below a directory, by name; anything else is a suite itself."""
     if not Path(path).is_dir():
         return (Path(path),)
     files = sorted(Path(path).rglob("*.yaml"))

@@ -17,6 +17,7 @@ import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
@@ -81,23 +82,23 @@ class Part(NamedTuple):
         return place if column is None else f"{place}:{column + 1}"
 
 
+@dataclass(eq=False)
 class YamlDocument:
     """One document: its value, and `node` with the places of its parts.
 
     first: the line on which it begins. before: the lines of the file above the node. make: makes it.
     """
 
-    def __init__(self, name: str, value: Any, first: int, before: int, make: Callable[[], yaml.Node]) -> None:
-        self.name = name
-        self.value = value
-        self.first = first
-        self.before = before
-        self._make = make
+    name: str
+    value: Any
+    first: int
+    before: int
+    make: Callable[[], yaml.Node]
 
     @cached_property
     def node(self) -> yaml.Node:
         """The root of the nodes."""
-        return self._make()
+        return self.make()
 
     def parts(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         """The document, or the items of a List such as `kubectl get` prints, each with its path."""
@@ -242,8 +243,6 @@ def number(text: str) -> int | float | str:
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """Kubernetes' reading of YAML."""
-
     yaml_implicit_resolvers = {  # noqa: RUF012 - the library's own form
         first: [(tag, regexp) for tag, regexp in resolvers if tag.removeprefix(_TAG) in ("null", "merge")]
         for first, resolvers in _Base.yaml_implicit_resolvers.items()
@@ -466,13 +465,13 @@ def _json_items(text: str) -> list[tuple[int, int]] | None:
         at, done = _within(text, _next(text, 0), "{"), False
         while not done:
             key, at = _DECODER.raw_decode(text, at)
-            at = _within(text, _blank(text, at), ":")
+            at = _within(text, _next(text, at, _WHITE), ":")
             if key == "items" and text[at] == "[" and not places:
-                at = _blank(text, at + 1)
+                at = _next(text, at + 1, _WHITE)
                 while text[at] != "]":
                     _, end = _DECODER.raw_decode(text, at)
                     places.append((at, end))
-                    at = _blank(text, end)
+                    at = _next(text, end, _WHITE)
                     at = at if text[at] == "]" else _within(text, at, ",")
                 at += 1
             else:
@@ -480,7 +479,7 @@ def _json_items(text: str) -> list[tuple[int, int]] | None:
                 kind = value if key == "kind" else kind
                 if key == "items":
                     return None
-            at = _blank(text, at)
+            at = _next(text, at, _WHITE)
             done = text[at] == "}"
             at = at + 1 if done else _within(text, at, ",")
     except (ValueError, IndexError, RecursionError):
@@ -492,23 +491,17 @@ def _within(text: str, at: int, sign: str) -> int:
     """The offset of what follows a sign. Raises ValueError if another one is there."""
     if text[at] != sign:
         raise ValueError(f"{sign} is missing")
-    return _blank(text, at + 1)
-
-
-def _blank(text: str, at: int) -> int:
-    """The offset of the first character that is not white space."""
-    blank = _WHITE.match(text, at)
-    return at if blank is None else blank.end()
+    return _next(text, at + 1, _WHITE)
 
 
 def _begins_as_json(text: str) -> bool:
     return text.startswith(("{", "[", '"'), _next(text, 0))
 
 
-def _next(text: str, offset: int) -> int:
-    """The offset of the next value of JSON."""
-    between = _BETWEEN.match(text, offset)
-    return offset if between is None else between.end()
+def _next(text: str, offset: int, between: re.Pattern[str] = _BETWEEN) -> int:
+    """The offset of the next value of JSON, or of what follows something else."""
+    passed = between.match(text, offset)
+    return offset if passed is None else passed.end()
 
 
 def _refused(constant: str) -> NoReturn:

@@ -304,7 +304,6 @@ def _scalars(name: str, text: str) -> Iterator[_Scalar]:
 
 
 def _paths(value: Any) -> Iterator[_Path]:
-    """The paths of the expressions in an object."""
     if not isinstance(value, dict) or str(value.get("kind")) not in KINDS:
         return
     spec = value.get("spec")
@@ -318,7 +317,6 @@ def _paths(value: Any) -> Iterator[_Path]:
 
 
 def _scalar(name: str, text: str, root: yaml.Node, path: _Path) -> _Scalar | None:
-    """The scalar at a path; None if there is none."""
     key: yaml.Node | None = None
     node: yaml.Node | None = root
     flows = False
@@ -343,7 +341,6 @@ def _values(name: str, text: str) -> list[Any]:
 
 
 def _clear(value: Any, path: Sequence[Any]) -> None:
-    """Remove the text at a path, if there is one."""
     for step in path[:-1]:
         value = value[step] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
     if isinstance(value, dict) and isinstance(value.get(path[-1]), str):

@@ -265,7 +265,6 @@ def _lines(checked: Result) -> Iterator[str]:
 
 
 def _difference(here: Answer, there: Result) -> str:
-    """What another release says, where it says something else."""
     lines = tuple(_lines(there))
     return "" if lines == here.lines else "\n".join(lines)
 

@@ -165,7 +165,6 @@ def _leafgroup(labels: Labels) -> tuple[str, ...]:
 
 
 def _value(labels: Labels, name: str) -> str:
-    """The value of a label under either key; empty without one."""
     return labels.get(BACKEND + name) or labels.get(IB + name) or ""
 
 

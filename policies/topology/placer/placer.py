@@ -127,8 +127,6 @@ class Placer(State):
 
 
 class _Round:
-    """One look."""
-
     def __init__(self, state: Placer, now: float) -> None:
         self._state = state
         self._now = now

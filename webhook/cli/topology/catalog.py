@@ -88,7 +88,6 @@ def _text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[st
 
 
 def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
-    """How many Nodes have a level, and in how many domains they are."""
     around = [other for other in topology.levels if topology.position(other) <= topology.position(level)]
     paths = [path(around, m.node.labels) for m in machines if level.value(m.node.labels) is not None]
     return len(paths), len(set(paths))

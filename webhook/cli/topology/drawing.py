@@ -27,8 +27,6 @@ _COLOURS = {USED: "blue", FREE: "green", UNAVAILABLE: "yellow"}
 
 
 class _Row(Struct, frozen=True):
-    """A line. label: what stands left of the counts, with its branches drawn."""
-
     drawing: str
     label: str
     count: Count
@@ -231,7 +229,6 @@ def svg(root: Branch, topology: Topology) -> str:
 
 
 def _legend(root: Branch) -> Iterator[_Block]:
-    """The kinds of what is drawn, with their meanings."""
     known = root.count.free is not None
     meanings = [("used", "held by Pods"), ("free", "free")]
     if not known:

@@ -175,7 +175,6 @@ def _nodes_data(template: Template, machines: Sequence[Machine]) -> dict[str, An
 
 
 def _template_text(explained: Explained, machines: Sequence[Machine] | None) -> Iterator[str]:
-    """The lines about a template."""
     template, data = explained.template, _data(explained, None)
     topology = template.topology
     yield style(data["path"] or "the Pod itself", bold=True)

@@ -232,7 +232,6 @@ def _text(outcome: ObjectOutcome, made: Sequence[Gang], around: Context) -> Iter
 
 
 def _data(outcome: ObjectOutcome, gang: Gang) -> dict[str, Any]:
-    """A gang for machines."""
     ranks = [{"ranks": ranks, "domain": domain} for ranks, domain in gang.ranks]
     told = {**msgspec.structs.asdict(gang), "templates": list(gang.templates), "ranks": ranks}
     return {**outcome.head, **told, "refusal": outcome.message, "warnings": outcome.warnings}

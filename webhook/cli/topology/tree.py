@@ -152,7 +152,6 @@ def doctor_command(nodes: tuple[str, ...], where: ClusterSettings, config: Path 
 
 
 def _grouped(flawed: Mapping[str, Iterable[Flaw]]) -> dict[Flaw, list[str]]:
-    """The Nodes of each flaw, kind by kind."""
     groups: dict[Flaw, list[str]] = {}
     for name in sorted(flawed, key=natural):
         for flaw in flawed[name]:

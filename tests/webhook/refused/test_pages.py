@@ -53,7 +53,7 @@ def _literals(path: Path) -> Iterator[str]:
             whole = node.value
         else:
             continue
-        yield re.sub(r"\{[0-9]?\}", "…", whole)
+        yield re.sub(r"\{[0-9]?(\.\w+)*\}", "…", whole)
 
 
 def _is_sentence(text: str) -> bool:

@@ -24,7 +24,7 @@ from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, common
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedResource, find
-from webhook.cluster.api.objects import FollowedResource, Metadata, Object, WholeObject, key_of, whole
+from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, whole
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
 
 if TYPE_CHECKING:
@@ -76,14 +76,10 @@ class ParamWatch:
         return self.reflector.synced.is_set()
 
     @property
-    def refused(self) -> bool:
-        """Whether the service may not watch this."""
-        return self.reflector.status == 403
-
-    @property
     def problem(self) -> str | None:
         """Why the objects are not up to date, with a remedy if a right is missing; None if they are."""
-        return f"{self.reflector.problem}; {self._right}" if self.refused else self.reflector.problem
+        refused = self.reflector.status == 403
+        return f"{self.reflector.problem}; {self._right}" if refused else self.reflector.problem
 
     def selected(self, key: ParametersKey) -> Sequence[Json]:
         """The objects in the key's namespace, sorted by name. The key must have the name or selector of a reference."""
@@ -94,20 +90,22 @@ class ParamWatch:
             if len(self._selections) >= _SELECTIONS:
                 self._selections.clear()
             places = sorted(place for place in objects if place[0] == key.namespace)
-            self._selections[key] = [objects[place] for place in places if _selects(key, objects[place])]
+            self._selections[key] = [
+                objects[place]
+                for place in places
+                if (key.selector is not None and key.selector.matches(objects[place]["metadata"].get("labels") or {}))
+            ]
         return self._selections[key]
 
     def _read(self, raw: msgspec.Raw) -> WholeObject:
         """An object, without its content if no reference means it, so that a large kind costs no memory."""
         metadata = _OBJECT.decode(raw).metadata
-        return whole(raw) if self._is_meant(metadata) else WholeObject(metadata, {})
-
-    def _is_meant(self, metadata: Metadata) -> bool:
-        name, namespace = metadata.name, metadata.namespace
-        if (namespace, name) in self._names or ("", name) in self._names:
-            return True
-        labels = metadata.labels or {}
-        return any(place in ("", namespace) and selector.matches(labels) for place, selector in self._selectors)
+        spaces, labels = ("", metadata.namespace), metadata.labels or {}
+        if any((space, metadata.name) in self._names for space in spaces) or any(
+            space in spaces and selector.matches(labels) for space, selector in self._selectors
+        ):
+            return whole(raw)
+        return WholeObject(metadata, {})
 
     def _kept(self, item: WholeObject) -> Json | None:
         return as_kept(item.content, self.reach.kind) if item.content else None
@@ -121,10 +119,6 @@ def reach_of(keys: Collection[ParametersKey]) -> ParametersKey:
         return ParametersKey(kind=first.kind, namespace=namespace, name=first.name)
     selector = common(EVERYTHING if key.name or key.selector is None else key.selector for key in keys)
     return ParametersKey(kind=first.kind, namespace=namespace, selector=selector)
-
-
-def _selects(key: ParametersKey, item: Json) -> bool:
-    return key.selector is not None and key.selector.matches(item["metadata"].get("labels") or {})
 
 
 def _query(key: ParametersKey) -> tuple[tuple[str, str], ...]:
@@ -148,52 +142,25 @@ def _right(key: ParametersKey, served: ServedResource) -> str:
 # and needs fewer rights. A wide one brings every change of every object of the kind.
 FEW = 4
 
-Parts = Mapping[ParametersKey, frozenset[ParametersKey]]
 
-
-def plan(keys: Collection[ParametersKey], refused: Collection[ParametersKey]) -> Parts:
+def plan(keys: Collection[ParametersKey]) -> Mapping[ParametersKey, frozenset[ParametersKey]]:
     """The references of a kind that share a watch, by what the watch asks for.
 
-    Each reference has a watch, or each namespace, or the whole kind: the first of these with few watches. A reach that
-    the API server refused is divided further: a whole kind into namespaces, a namespace into references.
+    Each reference has a watch, or each namespace, or the whole kind: the first of these with few watches.
     """
-    divisions = _single(keys), _by_namespace(keys)
-    fits = next((division for division in divisions if len(division) <= FEW), None)
-    return _divided([frozenset(keys)] if fits is None else fits, refused)
-
-
-def _divided(division: Iterable[frozenset[ParametersKey]], refused: Collection[ParametersKey]) -> Parts:
-    parts: dict[ParametersKey, frozenset[ParametersKey]] = {}
-    for keys in division:
-        reach = reach_of(keys)
-        if reach in refused and len(keys) > 1:
-            spaces = _by_namespace(keys)
-            parts |= _divided(spaces if len(spaces) > 1 else _single(keys), refused)
-        else:
-            parts[reach] = parts.get(reach, frozenset()) | keys
-    return parts
-
-
-def _single(keys: Collection[ParametersKey]) -> list[frozenset[ParametersKey]]:
-    return [frozenset((key,)) for key in sorted(keys, key=str)]
-
-
-def _by_namespace(keys: Collection[ParametersKey]) -> list[frozenset[ParametersKey]]:
     spaces: dict[str, set[ParametersKey]] = {}
     for key in keys:
         spaces.setdefault(key.namespace, set()).add(key)
-    return [frozenset(of_space) for _, of_space in sorted(spaces.items())]
+    divisions: tuple[Collection[Collection[ParametersKey]], ...] = ([(key,) for key in keys], spaces.values())
+    parts: dict[ParametersKey, frozenset[ParametersKey]] = {}
+    for part in next((division for division in divisions if len(division) <= FEW), [keys]):
+        reach = reach_of(part)
+        parts[reach] = parts.get(reach, frozenset()) | frozenset(part)
+    return parts
 
 
 # How soon a new or removed CustomResourceDefinition is noticed. No requests are made while the watches work.
 LOOK_AGAIN_SECONDS = 5.0
-# How soon a right to watch more at once is noticed, after it was missing. Each attempt is a refusal in the audit log.
-ASK_AGAIN_SECONDS = 600.0
-# How old a watch that worked must be before a refusal divides it. An API server that starts refuses everything for some
-# moments, until it knows its roles, and must not be asked for a thousand watches then.
-LOST_SECONDS = 300.0
-# How long refusals are gathered before watches are divided. Each division looks at all references.
-DIVIDE_SECONDS = 0.1
 # If there is a known problem, the longest wait. As in kube-apiserver (CollectParams).
 PATIENCE_SECONDS = 1.0
 
@@ -216,8 +183,6 @@ class FollowedKind:
         self._watches: list[ParamWatch] = []  # all that run
         self._planned: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that should have it
         self._serving: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that has it
-        self._refused: dict[ParametersKey, float] = {}  # reaches, and when they were refused
-        self._division: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[NoReturn]] = set()
         self._task: asyncio.Task[NoReturn] | None = None
         self._log = structlog.get_logger()
@@ -232,7 +197,6 @@ class FollowedKind:
     async def stop(self) -> None:
         """Stop following. Known parameters stay available, but are not updated any more."""
         await cancelled([self._task] if self._task else [])  # first, because it may start new watches
-        self._divide_later(None)
         await cancelled([*(watch.task for watch in self._watches), *self._ending])
 
     def reflectors(self) -> Sequence[Reflector[Any]]:
@@ -283,77 +247,43 @@ class FollowedKind:
     async def _run(self) -> NoReturn:
         while True:
             if self._served is None or any(watch.problem for watch in self._current()):
-                self._found(await self._discovery.ask(lambda: find(self._api, self.kind)))
-            since = self._clock.monotonic() - ASK_AGAIN_SECONDS
-            if any(refused <= since for refused in self._refused.values()):
-                self._refused = {reach: refused for reach, refused in self._refused.items() if refused > since}
-                self._adjust()
+                served = await self._discovery.ask(lambda: find(self._api, self.kind))
+                if served != self._served or not self._decided.is_set():
+                    self._log.info(f"param kind is {'' if served else 'not '}served", param_kind=self._name)
+                    self._end(self._watches)
+                    self._watches, self._planned, self._serving = [], {}, {}
+                    self._served = served
+                    self._decided.set()
+                    self._adjust()
             await self._clock.sleep(LOOK_AGAIN_SECONDS)
-
-    def _found(self, served: ServedResource | None) -> None:
-        if served == self._served and self._decided.is_set():
-            return
-        self._log.info("param kind is served" if served else "param kind is not served", param_kind=self._name)
-        self._end(self._watches)
-        self._watches, self._planned, self._serving, self._refused = [], {}, {}, {}
-        self._served = served
-        self._decided.set()
-        self._adjust()
 
     def _adjust(self) -> None:
         """Start and end watches to match the keys. It must not wait, so that `known` is consistent."""
-        self._divide_later(None)
         served = self._served
         keys = frozenset(key for key in self._keys if served and _is_watched(key, served.scope))
         self._planned = {}
-        for reach, part in plan(keys, self._refused).items():
-            if served is not None:
-                self._planned |= dict.fromkeys(part, self._watch(reach, part, served))
+        for reach, part in plan(keys).items():
+            watch = next((watch for watch in self._watches if watch.reach == reach and part <= watch.keys), None)
+            if watch is None and served is not None:
+                watch = ParamWatch(self._api, reach, part, served, self._clock, self._noticed)
+                self._watches.append(watch)
+            self._planned |= dict.fromkeys(part, watch) if watch else {}
         self._serving = {key: self._server(key) or watch for key, watch in self._serving.items() if key in keys}
         for key in keys - self._serving.keys():
             if watch := self._server(key):
                 self._serving[key] = watch
         self._clear()
 
-    def _watch(self, reach: ParametersKey, keys: frozenset[ParametersKey], served: ServedResource) -> ParamWatch:
-        """The watch of a reach that keeps these references: one that runs, or a new one."""
-        for watch in self._watches:
-            if watch.reach == reach and keys <= watch.keys:
-                return watch
-        watch = ParamWatch(self._api, reach, keys, served, self._clock, self._noticed)
-        self._watches.append(watch)
-        return watch
-
     def _server(self, key: ParametersKey) -> ParamWatch | None:
         """The watch that has a reference: the planned one or, until its first list has arrived, an older one."""
-        planned = self._planned[key]
-        if planned.synced:
-            return planned
-        return next((watch for watch in self._watches if watch.synced and key in watch.keys), None)
+        watches = (self._planned[key], *self._watches)
+        return next((watch for watch in watches if watch.synced and key in watch.keys), None)
 
     def _noticed(self, watch: ParamWatch) -> None:
-        """Take over what a watch has listed, or split it if it was refused and has several references."""
+        """Take over what a watch has listed."""
         if watch.synced:
             self._serving |= dict.fromkeys((key for key in watch.keys if self._planned.get(key) is watch), watch)
-        if self._is_lost(watch) and any(watch is planned for planned in self._planned.values()):
-            self._log.info("parameters are watched in parts", parameters=str(watch.reach), reason=watch.problem)
-            self._refused[watch.reach] = self._clock.monotonic()
-            if self._division is None:
-                self._divide_later(DIVIDE_SECONDS)
-        else:
-            self._clear()
-
-    def _is_lost(self, watch: ParamWatch) -> bool:
-        """Whether a watch should be divided, because the service may not watch so much."""
-        if not watch.refused or len(watch.keys) == 1:
-            return False
-        return not watch.synced or self._clock.monotonic() - watch.reflector.fresh >= LOST_SECONDS
-
-    def _divide_later(self, seconds: float | None) -> None:
-        """Divide refused watches after some seconds; None to forget it."""
-        if self._division is not None:
-            self._division.cancel()
-        self._division = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._adjust)
+        self._clear()
 
     def _clear(self) -> None:
         """End the watches that nobody needs any more, and wake those that wait for parameters."""

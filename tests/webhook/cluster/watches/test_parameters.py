@@ -13,7 +13,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.parameters import ASK_AGAIN_SECONDS, LOST_SECONDS, ClusterParameters
+from webhook.cluster.watches.parameters import ClusterParameters
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
@@ -229,51 +229,6 @@ async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterPara
     await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: every ConfigMap"})
     after = one(parameters, CONFIG_MAP, "team", "five")
     assert (after or {})["data"] == {"a": "6"}
-
-
-async def test_rights_in_namespaces_alone(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
-    """Without the right to the whole kind each namespace has a watch, without that each reference; later it is one."""
-    keys = [*in_spaces(5), ParametersKey(kind=CONFIG_MAP, namespace="team-0", name="second")]
-    for key in keys:
-        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "5", key.namespace))
-        server.put(MAPS, config_map(key.name, "5", key.namespace))
-    server.fail(MAPS, 403, status(403, "you may not"), times=1)
-    space = "/api/v1/namespaces/team-0/configmaps"
-    server.fail(space, 403, status(403, "nor here"), times=1)
-    await followed(parameters, *keys)
-
-    assert [parameters.known(key).objects[0]["metadata"]["name"] for key in keys] == [key.name for key in keys]
-    assert parameters.problems() == []
-    by_name = [f"parameters: ConfigMap limits-{n} in namespace team-{n}" for n in range(5)]
-    parts = {"paramKind ConfigMap", *by_name, "parameters: ConfigMap second in namespace team-0"}
-    await until(lambda: tasks() == parts)
-    asked = {query.get("fieldSelector") for query in server.lists(space)}
-    assert asked == {None, "metadata.name=limits-0", "metadata.name=second"}
-
-    times.pass_by(ASK_AGAIN_SECONDS)
-    await awake(times, lambda: tasks() == {"paramKind ConfigMap", "parameters: every ConfigMap"})
-    assert [parameters.known(key).objects[0]["metadata"]["name"] for key in keys] == [key.name for key in keys]
-
-
-async def test_a_right_that_is_lost(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
-    """A watch that worked is not divided by a refusal, as of an API server that starts, but by one that lasts."""
-    keys = in_spaces(5)
-    for key in keys:
-        server.put(MAPS, config_map(key.name, "old", key.namespace))
-        server.put(f"/api/v1/namespaces/{key.namespace}/configmaps", config_map(key.name, "new", key.namespace))
-    await followed(parameters, *keys)
-    await server.watched(MAPS)
-    server.fail(MAPS, 403, status(403, "not yet"), times=9999)
-    server.cut(MAPS)
-    whole = {"paramKind ConfigMap", "parameters: every ConfigMap"}
-    await awake(times, lambda: any("403" in problem for problem in parameters.problems()))
-    early = tasks(), [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
-
-    times.pass_by(LOST_SECONDS)
-    await awake(times, lambda: len(tasks()) == 1 + len(keys))
-    late = [item["data"]["a"] for key in keys for item in parameters.known(key).objects]
-
-    assert (early, late, parameters.problems()) == ((whole, ["old"] * 5), ["new"] * 5, [])
 
 
 async def awake(times: Times, probe: Callable[[], object]) -> None:

@@ -20,11 +20,6 @@ def key(namespace: str = "", name: str = "", *requirements: SelectorRequirement)
     return ParametersKey(kind=KIND, namespace=namespace, name=name, selector=selector)
 
 
-def planned(keys: list[ParametersKey], *refused: ParametersKey) -> dict[str, int]:
-    """How many references each watch serves, by what it asks for."""
-    return {str(reach): len(part) for reach, part in plan(keys, refused).items()}
-
-
 @pytest.mark.parametrize(
     ("keys", "watches"),
     [
@@ -59,27 +54,4 @@ def planned(keys: list[ParametersKey], *refused: ParametersKey) -> dict[str, int
 )
 def test_few_watches_that_are_narrow(keys: list[ParametersKey], watches: dict[str, int]) -> None:
     """At most four watches of a kind: a reference each, or a namespace each, or one with what all have in common."""
-    assert planned(keys) == watches
-
-
-def test_what_is_refused_is_divided() -> None:
-    """A refused kind becomes namespaces, a refused namespace references, and a refused reference stays."""
-    keys = [*(key(f"ns-{n}", f"x-{n}") for n in range(5)), key("ns-0", "second"), key(name="any")]
-    whole, space = key(), key("ns-0")
-
-    by_space = planned(keys, whole)
-    by_name = planned(keys, whole, space, key("ns-0", "second"))
-
-    others = {f"ConfigMap x-{n} in namespace ns-{n}": 1 for n in range(1, 5)} | {"ConfigMap any": 1}
-    assert by_space == {**others, "every ConfigMap in namespace ns-0": 2}
-    assert by_name == {**others, "ConfigMap x-0 in namespace ns-0": 1, "ConfigMap second in namespace ns-0": 1}
-
-
-def test_every_reference_has_a_watch() -> None:
-    """Division never ends in a reach that was refused for several references, even where both reach everywhere."""
-    keys = [key(name=f"x-{n}") for n in range(6)] + [key("a", "y")]
-
-    parts = plan(keys, [key()])
-
-    assert frozenset().union(*parts.values()) == frozenset(keys)
-    assert [len(part) for part in parts.values()] == [1] * 7
+    assert {str(reach): len(part) for reach, part in plan(keys).items()} == watches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -61,11 +61,15 @@ def _validated(document: YamlDocument) -> Settings:
 
 def _line(place: str, error: Any) -> str:
     """A mistake with its place and key; what concerns several keys names them itself."""
-    return ": ".join(part for part in (place, _dotted(error["loc"]), _problem(error)) if part)
-
-
-def _dotted(location: Sequence[str | int]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
+    return ": ".join(
+        part
+        for part in (
+            place,
+            "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"]).lstrip("."),
+            _problem(error),
+        )
+        if part
+    )
 
 
 # What people write, in the place of what Python makes of it.
@@ -82,7 +86,12 @@ _PLAIN = {
 def _problem(error: Any) -> str:
     """The problem of one value, with what was found."""
     if error["type"] == "extra_forbidden":
-        known = _known_keys(error["loc"][:-1])
+        model: Any = Settings
+        for step in error["loc"][:-1]:
+            if isinstance(step, str):
+                field = next(f for f in model.model_fields.values() if f.alias == step)
+                model = _model_in(field.annotation)
+        known = [str(field.alias) for field in model.model_fields.values()]
         near = closest(str(error["loc"][-1]), known)
         return "unknown key" + (f"; did you mean {near}?" if near else f"; known here: {', '.join(known)}")
     message = str(error["msg"]).removeprefix("Value error, ")
@@ -93,16 +102,6 @@ def _problem(error: Any) -> str:
     if error["type"] == TOLD:
         return message
     return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
-
-
-def _known_keys(location: Sequence[str | int]) -> list[str]:
-    """The keys of the model at a location."""
-    model: Any = Settings
-    for step in location:
-        if isinstance(step, str):
-            field = next(f for f in model.model_fields.values() if f.alias == step)
-            model = _model_in(field.annotation)
-    return [str(field.alias) for field in model.model_fields.values()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

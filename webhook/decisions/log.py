@@ -165,21 +165,18 @@ class DecisionLog:
 
     def _write(self, answered: Answered, time: datetime, more: dict[str, object]) -> None:
         try:
-            asked = self._asked(answered, time)
+            _, request, answer, *_ = answered.reviewed
+            labels = None
+            if self._settings.content == "objects" and request.scope_namespace:
+                with suppress(FactUnavailable, Missing):
+                    labels = answered.served.facts.namespace_labels(request.scope_namespace)
+            asked = record.Asked(
+                answered.body, answered.path, request, answer, time, answered.seconds, self._release(), labels
+            )
             self._writer.put(record.line(asked, self._settings.content, self._settings.max_record_bytes, **more))
         except Exception as error:  # noqa: BLE001 - a defect in records must not concern reviews
             self._writer.lose()
             self._seldom.warning("could not record a decision", type(error), error=repr(error))
-
-    def _asked(self, answered: Answered, time: datetime) -> record.Asked:
-        _, request, answer, *_ = answered.reviewed
-        labels = None
-        if self._settings.content == "objects" and request.scope_namespace:
-            with suppress(FactUnavailable, Missing):
-                labels = answered.served.facts.namespace_labels(request.scope_namespace)
-        return record.Asked(
-            answered.body, answered.path, request, answer, time, answered.seconds, self._release(), labels
-        )
 
 
 def _told(judgement: Judgement) -> dict[str, object]:

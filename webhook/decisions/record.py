@@ -82,7 +82,11 @@ def line(asked: Asked, content: Content, longest: int, **more: Any) -> bytes:
     try:
         return _bounded(record, longest)
     except _ContentError as reason:
-        return _encode(_short(record, str(reason))) + b"\n"
+        decisions = [decision for decision in record["decisions"] if decision["verdict"] != "admit"]
+        told = [{key: decision[key] for key in ("rule", "verdict")} for decision in decisions[:_FEW]]
+        user = record["request"]["userInfo"]
+        request = {**record["request"], "userInfo": {**user, "groups": user["groups"][:_FEW]}}
+        return _encode({**record, "request": request, "decisions": told, "leftOut": str(reason)}) + b"\n"
 
 
 def _bounded(record: JsonObject, longest: int) -> bytes:
@@ -125,15 +129,6 @@ def patch_size(answer: Answer) -> JsonObject:
     """How large the patch of an answer is."""
     operations = answer.operations
     return {"operations": len(operations), "bytes": len(_encode(operations)) if operations else 0}
-
-
-def _short(record: JsonObject, reason: str) -> JsonObject:
-    """What is left of a record that is too long even without content."""
-    decisions = [decision for decision in record["decisions"] if decision["verdict"] != "admit"]
-    told = [{key: decision[key] for key in ("rule", "verdict")} for decision in decisions[:_FEW]]
-    user = record["request"]["userInfo"]
-    request = {**record["request"], "userInfo": {**user, "groups": user["groups"][:_FEW]}}
-    return {**record, "request": request, "decisions": told, "leftOut": reason}
 
 
 def _identity(request: AdmissionRequest) -> JsonObject:
@@ -350,7 +345,12 @@ class Replay:
         said, request = record.said, record.request
         rules = self._rules(record.phase, record.group, frozenset(said).intersection(self._names))
         evaluate = engine.mutate if record.phase == "mutate" else engine.validate
-        answer = evaluate(request, rules, self._known(record), record.group)
+        namespaces: Mapping[str, Mapping[str, str]] = self._facts.namespaces
+        if record.namespace_labels is not None:
+            namespaces = {record.request.scope_namespace: record.namespace_labels, **namespaces}
+        answer = evaluate(
+            request, rules, replace(self._facts, as_of=record.time.date(), namespaces=namespaces), record.group
+        )
         now = judgements(answer)
         effects: list[tuple[Effect, Change]] = [*compared(said, now, self._names)]
         size = _Patch(**patch_size(answer))
@@ -358,13 +358,6 @@ class Replay:
             change = Change(MUTATION, _patch(record.patch), _patch(size))
             effects = [effect for effect in effects if effect[1].policy != MUTATION] + [("patch", change)]
         return effects
-
-    def _known(self, record: Recorded) -> StaticFacts:
-        """The facts at the time of a record. What files say of a Namespace counts before what the record says."""
-        namespaces: Mapping[str, Mapping[str, str]] = self._facts.namespaces
-        if record.namespace_labels is not None:
-            namespaces = {record.request.scope_namespace: record.namespace_labels, **namespaces}
-        return replace(self._facts, as_of=record.time.date(), namespaces=namespaces)
 
 
 def _patches(said: Mapping[str, Judgement], now: Mapping[str, Judgement]) -> bool:

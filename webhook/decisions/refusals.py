@@ -104,7 +104,14 @@ class Refusals:
                     told = await self._tell(refusal)
                 except ClusterError as error:
                     told = error.status != _GONE
-                    self._failed(refusal, error)
+                    self._told.discard(refusal.key)
+                    self._events.labels("failed").inc()
+                    if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
+                        self._seldom.warning(
+                            "could not write an Event about a refusal",
+                            error.status,
+                            reason=f"{error}{_RIGHT if error.status == 403 else ''}",
+                        )
                 await self._clock.sleep(PAUSE if told else GLANCE)
 
     async def _tell(self, refusal: _Refusal) -> bool:
@@ -118,13 +125,3 @@ class Refusals:
         await self._write(about, "CreationRefused", text, occasion=refusal.occasion)
         self._events.labels("written").inc()
         return True
-
-    def _failed(self, refusal: _Refusal, error: ClusterError) -> None:
-        self._told.discard(refusal.key)
-        self._events.labels("failed").inc()
-        if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
-            self._seldom.warning(
-                "could not write an Event about a refusal",
-                error.status,
-                reason=f"{error}{_RIGHT if error.status == 403 else ''}",
-            )

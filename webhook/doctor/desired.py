@@ -23,7 +23,6 @@ from webhook.registration.configurations import policy, registered, without_guar
 from webhook.sources import policyset
 from webhook.sources.policykeeper import shadowed
 from webhook.sources.policyset import Directories
-from webhook.sources.reading import Content
 
 
 class ClusterPolicyState(Struct, frozen=True):
@@ -62,8 +61,12 @@ class Desired(Struct, frozen=True):
 
 async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
     """The desired state. Reads files, but does not contact the cluster."""
+    units = [*await Directories(settings.policies.directories).units(state.release)]
+    if not isinstance(state.maps, Unread):
+        data = {name: policy_map.data for name, policy_map in state.maps.items()}
+        units += policyset.configmap_units(settings.cluster.namespace, data, state.release)
     policies = policyset.updated(
-        policyset.EMPTY, await _contents(settings, state), today, rules.reserved(), state.release
+        policyset.EMPTY, await policyset.read(units, state.release), today, rules.reserved(), state.release
     )
     native = await _native({} if isinstance(state.natives, Unread) else state.natives, state.release)
     try:
@@ -110,15 +113,6 @@ async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: 
     beside = shadow.beside(made, rules.build(own, (), made, catalog), real)
     refused = tuple(f"those in the shadow are refused: {where}: {why}" for where, why in read.refused.items())
     return _Shadow(refused, shadow.unasked(made, beside, real))
-
-
-async def _contents(settings: Settings, state: ClusterPolicyState) -> Mapping[str, Content]:
-    """The content of the sources of policies, by name."""
-    units = [*await Directories(settings.policies.directories).units(state.release)]
-    if not isinstance(state.maps, Unread):
-        data = {name: policy_map.data for name, policy_map in state.maps.items()}
-        units += policyset.configmap_units(settings.cluster.namespace, data, state.release)
-    return await policyset.read(units, state.release)
 
 
 async def _native(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> policyset.Native:

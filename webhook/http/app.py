@@ -181,7 +181,13 @@ class Service:
         except ReviewError as error:
             response = self._refuse_call(error.status, str(error))
         except NoRoom as shortage:
-            response = self._refuse_for_room(shortage)
+            self.metrics.no_room.labels(shortage.of).inc()
+            held, answering = self.room.held, self.room.answering
+            self.seldom.warning("no room", shortage.of, limit=shortage.of, bytes=held, answering=answering)
+            self.metrics.rejected_calls.labels("503").inc()
+            headers = {**_TEXT_HEADERS, hdrs.RETRY_AFTER: RETRY_AFTER}
+            text = f"Too much at once: {_SHORTAGES[shortage.of]}; try again.\n"
+            response = web.Response(status=503, text=text, headers=headers)
         finally:
             state.in_flight -= 1
             connection.finish()
@@ -217,15 +223,6 @@ class Service:
         for follower in self.followers:
             follower(Answered(body, http.path, route, served, reviewed, seconds))
         return web.Response(body=reply, headers=_JSON_HEADERS)
-
-    def _refuse_for_room(self, shortage: NoRoom) -> web.Response:
-        self.metrics.no_room.labels(shortage.of).inc()
-        held, answering = self.room.held, self.room.answering
-        self.seldom.warning("no room", shortage.of, limit=shortage.of, bytes=held, answering=answering)
-        self.metrics.rejected_calls.labels("503").inc()
-        headers = {**_TEXT_HEADERS, hdrs.RETRY_AFTER: RETRY_AFTER}
-        text = f"Too much at once: {_SHORTAGES[shortage.of]}; try again.\n"
-        return web.Response(status=503, text=text, headers=headers)
 
     async def list_paths(self, _http: web.Request) -> web.Response:
         """The paths at which reviews are answered, for `manage`."""

@@ -166,7 +166,9 @@ class Judge:
             try:
                 answer = time.run(partial(_run, request, route, facts, served))
                 if time.is_over:  # rules need not look themselves, and are looked at before each
-                    raise _postponed(answer.decisions[-1].rule)
+                    error = PostponedError()
+                    error.rule = answer.decisions[-1].rule
+                    raise error
             except Missing as missing:
                 key = missing.key
             else:
@@ -309,12 +311,6 @@ def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> 
     reply = encode(request.uid, answer)
     trace.lap("encode", operations=len(answer.operations), bytes=len(reply))
     return reply
-
-
-def _postponed(rule: str) -> PostponedError:
-    error = PostponedError()
-    error.rule = rule
-    return error
 
 
 def _rules(request: AdmissionRequest, route: Route, served: Served) -> tuple[Rule, ...]:

@@ -118,13 +118,12 @@ class Decoder:
 @lru_cache(maxsize=256)  # most groups read the same paths, and most changes of policies do not change them
 def _projected(paths: frozenset[str]) -> msgspec.json.Decoder[Any]:
     always = [("apiVersion",), ("kind",), *(("metadata", field) for field in METADATA)]
-    read = [pattern for pattern in map(parse, paths) if pattern[:1] != ("metadata",) or _is_own(pattern)]
+    read = [
+        pattern
+        for pattern in map(parse, paths)
+        if pattern[:1] != ("metadata",) or (len(pattern) > 1 and pattern[1] not in (*METADATA, "managedFields"))
+    ]
     return msgspec.json.Decoder(_review_type(_projection([*always, *read])))
-
-
-def _is_own(pattern: Pattern) -> bool:
-    """Whether a path in metadata has to be read in addition to the fixed ones. managedFields is never read."""
-    return len(pattern) > 1 and pattern[1] not in (*METADATA, "managedFields")
 
 
 def _projection(patterns: Iterable[Pattern]) -> Any:

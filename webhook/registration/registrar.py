@@ -173,7 +173,14 @@ class Registrar:
                 await self._clock.sleep(UNDONE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_READY_SECONDS if _MOVING in self._problems else seconds):
-                    await self._reason_to_write()
+                    changed = self._webhooks.changed
+                    if _WAITING not in self._problems or self._calls_arrive:
+                        await changed.wait()
+                    while not changed.is_set() and not self._calls_arrive:
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_READY_SECONDS):
+                                await changed.wait()
+                        self._look_at_readiness(ready=self._inputs().ready)
 
     async def write(self) -> bool:
         """Write what differs. Return whether the API server now knows everything, or nothing should be written.
@@ -210,7 +217,13 @@ class Registrar:
         if registration.apply and not watch.synced and (inputs.replicas is not None or enforced):
             return self._unknown()  # what is registered already must not be taken for new
         if inputs.replicas is not None and registration.apply:
-            configurations = self._announced(configurations, inputs.replicas)
+            remaining, withheld = announced(configurations, self._webhooks.state.current, inputs.replicas)
+            self._withhold(
+                f"{entry.entry} fails closed at {entry.path}, and is not registered before all replicas answer there: "
+                f"{', '.join(entry.replicas)}"
+                for entry in withheld
+            )
+            configurations = remaining
         else:
             self._withhold([])
         if registration.apply and watch.synced:
@@ -329,7 +342,10 @@ class Registrar:
             self._metrics.registrations.labels("written" if is_new else "repaired").inc()
             if not is_new:
                 self._repaired(f"{kind}/{name}", target, there, stored)
-            self._name_strangers(kind, name, stored)
+            names = [entry["name"] for entry in foreign(stored or {}) if (kind, entry["name"]) not in self._strangers]
+            self._strangers.update((kind, entry) for entry in names)
+            if names:
+                self._log.warning("configuration has entries of others", configuration=f"{kind}/{name}", entries=names)
         if there is not None or not isinstance(target, BundleOnly):
             self._written[kind] = target
         return is_written and is_new
@@ -377,13 +393,6 @@ class Registrar:
             )
             self._note(_UNDONE, reason, configuration=title, differences=differences)
 
-    def _name_strangers(self, kind: str, name: str, stored: JsonObject | None) -> None:
-        """Log the entries of others, which stay, but are deleted with the configuration; each once."""
-        names = [entry["name"] for entry in foreign(stored or {}) if (kind, entry["name"]) not in self._strangers]
-        self._strangers.update((kind, entry) for entry in names)
-        if names:
-            self._log.warning("configuration has entries of others", configuration=f"{kind}/{name}", entries=names)
-
     async def _find_owner(self, name: str) -> bool:
         """Look up the ClusterRole that owns the configurations. Return whether it was not deleted."""
         try:
@@ -428,18 +437,6 @@ class Registrar:
         """Whether to delay the creation of a configuration until calls reach a replica: entries may fail closed."""
         is_absent = kind not in POLICY_KINDS and there is None and kind not in self._webhooks.state.ever
         return is_absent and target.correction(None).configuration is not None and not self._calls_arrive
-
-    def _announced(
-        self, configurations: Mapping[str, JsonObject], replicas: Sequence[Announcement]
-    ) -> dict[str, JsonObject]:
-        """The configurations without those entries that fail closed and that some replica does not know yet."""
-        remaining, withheld = announced(configurations, self._webhooks.state.current, replicas)
-        self._withhold(
-            f"{entry.entry} fails closed at {entry.path}, and is not registered before all replicas answer there: "
-            f"{', '.join(entry.replicas)}"
-            for entry in withheld
-        )
-        return remaining
 
     def _withhold(self, reasons: Iterable[str]) -> None:
         reason = "; ".join(reasons)
@@ -486,17 +483,6 @@ class Registrar:
         now = self._clock.monotonic()
         self._ready_since = (self._ready_since if self._ready_since is not None else now) if ready else None
         self._calls_arrive |= self._ready_since is not None and now - self._ready_since >= REACHED_SECONDS
-
-    async def _reason_to_write(self) -> None:
-        """Wait for a change or, if a configuration waits for it, until calls reach a replica."""
-        changed = self._webhooks.changed
-        if _WAITING not in self._problems or self._calls_arrive:
-            await changed.wait()
-        while not changed.is_set() and not self._calls_arrive:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_READY_SECONDS):
-                    await changed.wait()
-            self._look_at_readiness(ready=self._inputs().ready)
 
     def _note(self, problem: Problem, reason: str, **details: Any) -> None:
         """Remember a problem, and log it when it is new; without a reason it is over."""

@@ -65,7 +65,10 @@ def needed(settings: Settings) -> list[Right]:
     else:
         rights += [*_probe(chosen), *_reports(chosen), *_looks(chosen), *_authorizer(chosen), *_registration(chosen)]
         rights += [*_shared(chosen), *_published_facts(chosen)]
-    return _once(rights)
+    granted: dict[tuple[str, ...], Right] = {}
+    for right in rights:
+        granted.setdefault((right.verb, right.group, right.resource, right.name, right.namespace), right)
+    return list(granted.values())
 
 
 def needed_by_manager(settings: Settings) -> list[Right]:
@@ -114,14 +117,6 @@ def placer(settings: Settings) -> list[Right]:
     """All rights that a placer which runs apart needs, without duplicates."""
     rights = [*_facts(settings), *_topologies(settings), *_placer(settings)]
     return list({(one.verb, one.group, one.resource, one.name, one.namespace): one for one in rights}.values())
-
-
-def _once(rights: Iterable[Right]) -> list[Right]:
-    """The rights without duplicates: of equal ones, the first."""
-    granted: dict[tuple[str, ...], Right] = {}
-    for right in rights:
-        granted.setdefault((right.verb, right.group, right.resource, right.name, right.namespace), right)
-    return list(granted.values())
 
 
 def _rights(

@@ -170,7 +170,10 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
         workloads=rules.topology_options(settings).workloads,
         release=settings.policies.release,
     ) as cluster:
-        await _synced(cluster)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SYNC_SECONDS):
+                while cluster.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
+                    await asyncio.sleep(0.1)
         lister = Lister(api, qps)
         resources = tuple(await served(lister.answer))
         owners = Owners(_reader(lister, resources))
@@ -181,14 +184,6 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
         audit = Audit(made, cluster.facts.known, cluster.facts, owners)
         doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())
         yield ClusterAudit(audit, lister, resources, owners, doubts, part)
-
-
-async def _synced(cluster: Followed) -> None:
-    """Wait for the first lists, longer than a service could: nobody waits for an audit."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_SYNC_SECONDS):
-            while cluster.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
-                await asyncio.sleep(0.1)
 
 
 def _reader(lister: Lister, resources: Sequence[ServedResource]) -> Callable[..., Awaitable[JsonObject | None]]:

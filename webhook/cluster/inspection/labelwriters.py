@@ -55,7 +55,8 @@ class LabelWriterReader:
         if self._rules != ruling:
             self._rules, self._judged = ruling, {}
         policies = await self._policies()
-        definitions = await self._definitions()
+        known = await several(self._api, DEFINITIONS, _CACHED, ACCEPT)
+        definitions = list(_identified(known, "apiextensions.k8s.io/v1", DEFINITION))
         judged: dict[_Identity, LabelWriter | None] = {}
         sightings = []
         for about, generation, item in (*policies, *definitions):
@@ -91,11 +92,6 @@ class LabelWriterReader:
             every = _identified(policies, f"{GROUP}/{version}", POLICY)
             return [entry for entry in every if entry[0].name in bound]
         return []
-
-    async def _definitions(self) -> list[tuple[Subject, int, JsonObject]]:
-        """The definitions, with their metadata alone."""
-        known = await several(self._api, DEFINITIONS, _CACHED, ACCEPT)
-        return list(_identified(known, "apiextensions.k8s.io/v1", DEFINITION))
 
 
 def _identified(items: list[JsonObject], api_version: str, kind: str) -> Iterator[tuple[Subject, int, JsonObject]]:

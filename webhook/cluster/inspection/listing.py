@@ -108,7 +108,10 @@ class Lister:
         """
         backoff, failures = Backoff(self._clock), 0
         while True:
-            await self._turn()
+            now = self._clock.monotonic()
+            wait, self._next = self._next - now, max(self._next, now) + self._pause
+            if wait > 0:
+                await self._clock.sleep(wait)
             try:
                 return await fetch(self.api, call)
             except (ApiError, UnreachableError) as error:
@@ -116,13 +119,6 @@ class Lister:
                 if (0 < error.status < 500 and error.status != 429) or failures >= _ATTEMPTS:
                     raise
                 await backoff.wait(error.retry_after)
-
-    async def _turn(self) -> None:
-        """Wait until the next request may be sent."""
-        now = self._clock.monotonic()
-        wait, self._next = self._next - now, max(self._next, now) + self._pause
-        if wait > 0:
-            await self._clock.sleep(wait)
 
 
 def _key(obj: JsonObject) -> str:

@@ -229,7 +229,13 @@ class Reports:
             else:
                 await self._apply(scope, content, done, ours=before is not None)
         for known in store.left_over() if complete else ():
-            await self._remove(known, done)
+            path = self._kinds[known.api].of(known.namespace).path(known.namespace, known.name)
+            try:
+                await self._lister.answer(Call("DELETE", path, body={"preconditions": {"uid": known.uid}}))
+            except ApiError as error:
+                if error.status not in (404, _CONFLICT):  # else it is gone with its workload, or another is there
+                    raise
+            done.removed += 1
         return done
 
     async def _ours(self) -> AsyncIterator[Known]:
@@ -242,7 +248,14 @@ class Reports:
                 async for kept in self._lister.objects(resource, namespace, metadata=True, labels=labels):
                     metadata = mapping(kept, "metadata")
                     if _is_ours(metadata) and self._part.has(_place(metadata)):
-                        yield _known(group, metadata)
+                        content = mapping(metadata, "annotations").get(CONTENT)
+                        yield Known(
+                            group,
+                            str(metadata.get("namespace") or ""),
+                            str(metadata["name"]),
+                            str(metadata["uid"]),
+                            str(content),
+                        )
 
     async def _apply(self, scope: Scope, content: JsonObject, done: Written, *, ours: bool) -> None:
         """Write a report. ours: whether it is there; else a report of others that has its name stays as it is."""
@@ -259,15 +272,6 @@ class Reports:
             done.written += 1
             await self._notices.tell(scope, notice(self._written, scope, content))
 
-    async def _remove(self, known: Known, done: Written) -> None:
-        path = self._kinds[known.api].of(known.namespace).path(known.namespace, known.name)
-        try:
-            await self._lister.answer(Call("DELETE", path, body={"preconditions": {"uid": known.uid}}))
-        except ApiError as error:
-            if error.status not in (404, _CONFLICT):  # else it is gone with its workload, or another is there
-                raise
-        done.removed += 1
-
 
 def _is_ours(metadata: JsonObject) -> bool:
     entries = mappings(metadata, "managedFields")
@@ -278,8 +282,3 @@ def _place(metadata: JsonObject) -> str:
     """By what a report belongs to a part: its Namespace, or the name of the object in none that it is about."""
     owners = metadata.get("ownerReferences") or [{}]
     return str(metadata.get("namespace") or owners[0].get("name"))
-
-
-def _known(group: str, metadata: JsonObject) -> Known:
-    content = mapping(metadata, "annotations").get(CONTENT)
-    return Known(group, str(metadata.get("namespace") or ""), str(metadata["name"]), str(metadata["uid"]), str(content))

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, get_args
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, get_args
 from urllib.parse import quote
 
 import structlog
@@ -56,7 +56,8 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
     title = f"ConfigMap {namespace}/{name}"
     try:
         known = await one(api, own, _SECONDS)
-        body = {**_made(name), "data": data}
+        labels = {"app.kubernetes.io/name": "cks-admission", _MANAGER[0]: _MANAGER[1]}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}, "data": data}
         if known is None:
             await fetch(api, Call("POST", path, body=body, seconds=_SECONDS))
             return
@@ -72,11 +73,6 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
             else ""
         )
         raise ClusterError(f"{title} could not be written: {error}{remedy}") from error
-
-
-def _made(name: str) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/name": "cks-admission", _MANAGER[0]: _MANAGER[1]}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
 
 
 class Machines(Followers):
@@ -310,18 +306,17 @@ class RepeatedEvents:
             await self._events.write(about, reason, message, occasion=occasion)
         except ClusterError as error:
             if error.status != _GONE:  # the Namespace may be gone, and then the object is, too
-                self._failed(error)
+                self._room = 0
+                if error.status != self._problem:
+                    self._log.warning(
+                        "could not write Events", reason=f"{error}{_RIGHT if error.status == 403 else ''}"
+                    )
+                self._problem = error.status
                 return
         else:
             self._problem = None
         self._told.add(key)
         self._kept.add(key)
-
-    def _failed(self, error: ClusterError) -> None:
-        self._room = 0
-        if error.status != self._problem:
-            self._log.warning("could not write Events", reason=f"{error}{_RIGHT if error.status == 403 else ''}")
-        self._problem = error.status
 
 
 class AuditCheck(PeriodicCheck):
@@ -381,8 +376,15 @@ class LabelWriters(PeriodicCheck):
     async def look(self) -> None:
         """Count what can write labels, log what is new, and write Events. Raises ClusterError."""
         sightings = await self._reader.read(self._settings())
-        self._count(sightings)
-        self._say(sightings)
+        self._metrics.label_writers.clear()
+        counted = Counter((sighting.about.kind, sighting.writer.verdict) for sighting in sightings)
+        for labels, number in counted.items():
+            self._metrics.label_writers.labels(*labels).set(number)
+        news = [sighting for sighting in sightings if sighting not in self._known]
+        self._known = frozenset(sightings)
+        if news:
+            shown = [f"{about.kind} {about.name}: {writer.text}" for about, writer in news[:_SHOWN]]
+            self._log.warning("labels can be written past the guard", writers=shown, more=len(news) - len(shown))
         await self._tell(sightings)
 
     def _is_due(self) -> bool:
@@ -391,20 +393,6 @@ class LabelWriters(PeriodicCheck):
     def _rest(self) -> None:
         self._metrics.label_writers.clear()
         self._known = frozenset()
-
-    def _count(self, sightings: Sequence[Sighting]) -> None:
-        self._metrics.label_writers.clear()
-        counted = Counter((sighting.about.kind, sighting.writer.verdict) for sighting in sightings)
-        for labels, number in counted.items():
-            self._metrics.label_writers.labels(*labels).set(number)
-
-    def _say(self, sightings: Sequence[Sighting]) -> None:
-        """Log what was not there at the last look, in one line."""
-        news = [sighting for sighting in sightings if sighting not in self._known]
-        self._known = frozenset(sightings)
-        if news:
-            shown = [f"{about.kind} {about.name}: {writer.text}" for about, writer in news[:_SHOWN]]
-            self._log.warning("labels can be written past the guard", writers=shown, more=len(news) - len(shown))
 
     async def _tell(self, sightings: Sequence[Sighting]) -> None:
         """Write an Event on each object, once in an hour: by default, Kubernetes keeps Events for an hour."""

@@ -163,33 +163,26 @@ class PolicyMaps(Followers):
         if known is None or known.refused == text:
             return
         try:
-            await self._annotate(name, text)
-            await self._event(known, reason)
+            await fetch(
+                self._api,
+                Call(
+                    "PATCH",
+                    f"{self._path}/configmaps/{quote(name, safe='')}",
+                    query=(("fieldManager", "cks-admission"),),
+                    content_type="application/merge-patch+json",
+                    body={"metadata": {"annotations": {REFUSED: text or None}}},
+                    seconds=_SECONDS,
+                ),
+            )
+            await self._events.write(
+                self._subject(known),
+                "PoliciesRefused" if reason else "PoliciesLoaded",
+                reason or "The policies are in force.",
+                occasion=f"{sorted(known.data.items())}\n{reason}",
+                warning=bool(reason),
+            )
         except ClusterError as error:
             self._log.warning("could not annotate the ConfigMap", config_map=name, reason=str(error))
-
-    async def _annotate(self, name: str, text: str) -> None:
-        await fetch(
-            self._api,
-            Call(
-                "PATCH",
-                f"{self._path}/configmaps/{quote(name, safe='')}",
-                query=(("fieldManager", "cks-admission"),),
-                content_type="application/merge-patch+json",
-                body={"metadata": {"annotations": {REFUSED: text or None}}},
-                seconds=_SECONDS,
-            ),
-        )
-
-    async def _event(self, known: PolicyMap, reason: str) -> None:
-        """Create an Event. All replicas together create one for the same content and reason."""
-        await self._events.write(
-            self._subject(known),
-            "PoliciesRefused" if reason else "PoliciesLoaded",
-            reason or "The policies are in force.",
-            occasion=f"{sorted(known.data.items())}\n{reason}",
-            warning=bool(reason),
-        )
 
     async def warn(self, file: str, reason: Reason, message: str) -> None:
         """Write an Event on the ConfigMap with a file, `name/key`, if there is one; at most one in an hour."""

@@ -171,7 +171,10 @@ class Reflector(Generic[ObjectT]):
         while True:
             pause = 0.0
             try:
-                await self._follow()
+                if not self._version:
+                    await self._list()
+                while await self._watch():
+                    self._backoff.reset()
             except ClusterError as error:
                 pause = self._failed(error)
                 self._noticed()
@@ -186,13 +189,6 @@ class Reflector(Generic[ObjectT]):
         if self.synced.is_set():
             return []
         return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}"]
-
-    async def _follow(self) -> None:
-        """List if necessary, then watch as long as that works. Returns when a watch ends at once."""
-        if not self._version:
-            await self._list()
-        while await self._watch():
-            self._backoff.reset()
 
     async def _list(self) -> None:
         objects, version = 0, ""

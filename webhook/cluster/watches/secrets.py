@@ -108,7 +108,14 @@ class SecretStore:
         try:
             body = await fetch(self._api, call)
         except ApiError as error:
-            raise self._worded(error) from error
+            remedy, status = "", error.status
+            if status == 404 and self.exists:
+                status = 409  # it was deleted since it was read
+            elif status == 403:
+                remedy = self._right(f"create secrets, and to update {self._name} among them")
+            elif status == 422:
+                remedy = f"; delete {self.title}, and it is made anew"
+            raise ApiError(f"{self.title} could not be written: {error}{remedy}", status, error.retry_after) from error
         # Do not wait for the watch: until it shows the change, decisions would be based on the old contents. The watch
         # cannot deliver anything older, because nothing happened between the known version and this one. A list in
         # progress can, for a moment, but writes based on it are refused because of their old version.
@@ -146,16 +153,6 @@ class SecretStore:
             "data": {**(known.content.get("data") or {}), **_encoded(contents)},
         }
         return Call("PUT", f"{self._path}/{quote(self._name, safe='')}", body=body, seconds=_SECONDS)
-
-    def _worded(self, error: ApiError) -> ApiError:
-        remedy, status = "", error.status
-        if status == 404 and self.exists:
-            status = 409  # it was deleted since it was read
-        elif status == 403:
-            remedy = self._right(f"create secrets, and to update {self._name} among them")
-        elif status == 422:
-            remedy = f"; delete {self.title}, and it is made anew"
-        return ApiError(f"{self.title} could not be written: {error}{remedy}", status, error.retry_after)
 
     def _right(self, verbs: str) -> str:
         return f"; a Role in namespace {self._namespace} must allow the service's account to {verbs}"

@@ -75,7 +75,11 @@ def replace_file(path: Path, content: bytes, mode: int) -> None:
             file.flush()
             os.fsync(descriptor)  # Before the rename: a power cut could leave the new name with no content.
         aside.replace(path)
-        _sync_directory(path.parent)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise access_error(error, path, "write") from error
 
@@ -85,14 +89,6 @@ def access_error(error: OSError, path: Path, verb: str) -> StoreError:
     message = f"cannot {verb} {path} as uid {os.geteuid()}: {error.strerror or error}"
     remedy = _REMEDIES.get(error.errno or 0)
     return StoreError(f"{message}; {remedy}" if remedy else message)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _PUBLIC: Final = 0o644

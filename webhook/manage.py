@@ -15,8 +15,7 @@ import structlog
 from webhook.authority import Issuance, StoredAuthority, trusted
 from webhook.certificates import Renewed, Upkeep
 from webhook.cluster.api.client import Connection, connect
-from webhook.cluster.facts.scheduling import SchedulingProbe
-from webhook.cluster.replicas.checks import checks
+from webhook.cluster.replicas.checks import Leader, SchedulingProbe, checks
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
@@ -186,17 +185,15 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     if parts.settings.registration.writes:
         run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
     facts, leadership = parts.cluster.facts, parts.replica.leadership
-    work = checks(
+    leader = Leader(
         facts.api,
         lambda: parts.settings,
         lambda: (parts.keeper.ruleset, facts.known),
         lambda: leadership.leading,
         parts.measures,
     )
-    for what, looking in work.items():
+    for what, looking in {**checks(leader), "workload scheduling": SchedulingProbe(leader).run()}.items():
         run(stack, what, looking)
-    probe = SchedulingProbe(facts.api, lambda: parts.settings, lambda: leadership.leading)
-    run(stack, "workload scheduling", probe.run())
 
 
 class _NoParameters:

@@ -221,17 +221,17 @@ def _look_around(parts: _Parts, service: Service) -> None:
     """Begin the looks of a process that may lead, for as long as it takes part."""
     if parts.replica is None or parts.facts is None or parts.settings.manage.apart:
         return
-    from webhook.cluster.replicas.checks import checks  # noqa: PLC0415 - for clusters only
+    from webhook.cluster.replicas.checks import Leader, checks  # noqa: PLC0415 - for clusters only
 
     state, leadership = service.state, parts.replica.leadership
-    work = checks(
+    leader = Leader(
         parts.facts.api,
         lambda: parts.settings,
         lambda: (state.served.ruleset, state.served.facts),
         lambda: leadership.leading,
         parts.measures,
     )
-    for what, looking in work.items():
+    for what, looking in checks(leader).items():
         run(parts.taking_part, what, looking)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from support.service.servers import leader
 
 from cluster import auditobjects, auditreports, crds, manifests
 from cluster.apicalls import Caller
@@ -385,7 +386,7 @@ async def test_metrics_show_what_the_last_audit_did(reported: Reported, whole: d
     auditor, metrics = reported.auditor, Metrics("manage")
     auditor.run("-n", reported.twin)
     async with await connect(str(auditor.manager), in_cluster=False) as api:
-        await AuditCheck(api, lambda: auditor.settings, lambda: True, metrics.audits).look()
+        await AuditCheck(leader(api, lambda: auditor.settings, metrics)).look()
 
     samples = [sample for family in metrics.registry.collect() for sample in family.samples]
     shown = {(sample.name, *sample.labels.values()): sample.value for sample in samples if _OF_AUDITS in sample.name}

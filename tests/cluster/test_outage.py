@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from support.service.servers import leader
 
 from cluster import workloads
 from cluster.polling import NotYet
-from policies.engine.facts import StaticFacts
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.checks import WaitingPods
-from webhook.configuration import rules
-from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +201,7 @@ async def test_pods_that_wait_are_told(control_plane: ControlPlane, service: Ser
     account = yaml.safe_load(service.config.read_text(encoding="utf-8"))["cluster"]["kubeconfig"]
     api = await connect(account, in_cluster=False)
     try:
-        await WaitingPods(api, Settings, lambda: True, lambda: (rules.build(Settings()), StaticFacts(date.min))).look()
+        await WaitingPods(leader(api)).look()
     finally:
         await api.close()
 

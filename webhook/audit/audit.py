@@ -64,7 +64,11 @@ def together(findings: Iterable[Finding]) -> list[Finding]:
     for finding in findings:
         key = finding.policy, finding.path
         before = merged.get(key)
-        merged[key] = finding if before is None else _merged(before, finding)
+        merged[key] = finding
+        if before is not None:
+            first, second = sorted((before, finding), key=lambda finding: _GRAVEST.index(finding.verdict))
+            texts = {name: _joined(getattr(before, name), getattr(finding, name)) for name in ("message", "remedy")}
+            merged[key] = replace(first, until=first.until or second.until, **texts)
     return list(merged.values())
 
 
@@ -76,12 +80,6 @@ def of_changes(subject: Subject, policy: str, before: Any, operations: Sequence[
         by_path.setdefault(render(place), []).append("would be changed" if subject.kind == "Secret" else text)
     for path, texts in by_path.items():
         yield Finding(subject, policy, "mutate", path, "; ".join(dict.fromkeys(texts)))
-
-
-def _merged(one: Finding, other: Finding) -> Finding:
-    first, second = sorted((one, other), key=lambda finding: _GRAVEST.index(finding.verdict))
-    texts = {name: _joined(getattr(one, name), getattr(other, name)) for name in ("message", "remedy")}
-    return replace(first, until=first.until or second.until, **texts)
 
 
 def _joined(one: str, other: str) -> str:

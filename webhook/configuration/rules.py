@@ -417,7 +417,11 @@ def of_policies(
     from policies.admissionpolicy.rules import mutatingrule, validatingrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from webhook.sources import packs  # noqa: PLC0415 - as above
 
-    loaded, names = files.loaded, _names(files)
+    names = tuple(dict.fromkeys(policy.name for policy in files.loaded.policies))
+    for name in reserved():
+        if name in names:
+            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
+    loaded = files.loaded
     chosen, workloads = compile_ or partial(compile_policy, release=files.release), workload_table(settings)
     given = (*exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
@@ -433,15 +437,6 @@ def of_policies(
     made += packs.rules(pack, workloads, chosen)
     known = dict.fromkeys((*(rule.name for rule in made), *names))
     return PolicyRules(tuple(made), loaded.exceptions, tuple(known), pack.policies, pack.replaced)
-
-
-def _names(files: PolicyFiles) -> tuple[str, ...]:
-    """The names of the policies in files. Raises SettingsError."""
-    names = tuple(dict.fromkeys(policy.name for policy in files.loaded.policies))
-    for name in reserved():
-        if name in names:
-            raise SettingsError(f"policies: {name!r} is the name of a built-in rule; give the policy another one")
-    return names
 
 
 def uses_policies(settings: Settings) -> bool:

@@ -354,16 +354,12 @@ class Replay:
         now = judgements(answer)
         effects: list[tuple[Effect, Change]] = [*compared(said, now, self._names)]
         size = _Patch(**patch_size(answer))
-        if record.phase == "mutate" and record.group is not None and size != record.patch and _patches(said, now):
+        verdicts = {which.get(MUTATION, ADMISSION).verdict for which in (said, now)}
+        is_mutation = record.phase == "mutate" and record.group is not None
+        if is_mutation and size != record.patch and "patch" in verdicts and verdicts <= {"patch", "admit"}:
             change = Change(MUTATION, _patch(record.patch), _patch(size))
             effects = [effect for effect in effects if effect[1].policy != MUTATION] + [("patch", change)]
         return effects
-
-
-def _patches(said: Mapping[str, Judgement], now: Mapping[str, Judgement]) -> bool:
-    """Whether mutating policies changed the object then or now, and nobody refuses it."""
-    verdicts = {which.get(MUTATION, ADMISSION).verdict for which in (said, now)}
-    return "patch" in verdicts and verdicts <= {"patch", "admit"}
 
 
 def _patch(size: _Patch) -> Judgement:

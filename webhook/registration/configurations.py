@@ -246,12 +246,17 @@ def _entry(pairs: Sequence[tuple[Hook, Rule]], own_namespace: str) -> Entry:
     hooks = [hook for hook, _ in pairs]
     phase, group, scope = hooks[0].phase, hooks[0].group, hooks[0].scope
     resources = dict.fromkeys(rule for hook in hooks for rule in hook.resources)
+    requirements = [SelectorRequirement(NAME_LABEL, "NotIn", (own_namespace,))]
+    if any(rule.name == LABELS for _, rule in pairs):
+        # It uses the existing Namespace, so the request itself cannot change it.
+        requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
+    both = (LabelSelector((*rule.namespaces.requirements, *hook.namespaces.requirements)) for hook, rule in pairs)
     return Entry(
         name=f"cluster-{group}" if scope == "Cluster" else group,
         path=f"/{phase}/{group}",
         failure_policy="Fail" if any(hook.failure_policy == "Fail" for hook in hooks) else "Ignore",
         resources=tuple((rule, scope) for rule in resources),
-        requirements=() if scope == "Cluster" else _on_namespaces(pairs, own_namespace),
+        requirements=() if scope == "Cluster" else tuple(dict.fromkeys((*requirements, *common(both).requirements))),
         conditions=_conditions(hooks),
         exact=all(hook.exact for hook in hooks),
         reinvoked=any(hook.reinvoked for hook in hooks),
@@ -322,13 +327,3 @@ def _joined(conditions: tuple[HookCondition, ...]) -> list[JsonObject]:
 def _all(conditions: Iterable[HookCondition]) -> str:
     """The conjunction, each condition under its name as a comment."""
     return "(" + " &&\n".join(f"// {condition.name}\n({condition.expression})" for condition in conditions) + ")"
-
-
-def _on_namespaces(pairs: Iterable[tuple[Hook, Rule]], own_namespace: str) -> tuple[SelectorRequirement, ...]:
-    """The requirements of an entry on Namespaces, with those that all its hooks and their rules share."""
-    requirements = [SelectorRequirement(NAME_LABEL, "NotIn", (own_namespace,))]
-    if any(rule.name == LABELS for _, rule in pairs):
-        # It uses the existing Namespace, so the request itself cannot change it.
-        requirements.append(SelectorRequirement(CONTROL_PLANE_LABEL, "NotIn", (CONTROL_PLANE,)))
-    both = (LabelSelector((*rule.namespaces.requirements, *hook.namespaces.requirements)) for hook, rule in pairs)
-    return tuple(dict.fromkeys((*requirements, *common(both).requirements)))

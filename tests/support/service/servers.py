@@ -1,13 +1,14 @@
 """The service in this process, behind real ports."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient
+from support.builders import FACTS
 from support.service.reviews import TODAY
 from support.service.wire import Reply
 
@@ -16,6 +17,9 @@ from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.ruleset import RuleSet
+from webhook.cluster.api.client import Connection
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.replicas.checks import Leader
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.http.decision import Follower, Served, ServingState
@@ -55,6 +59,19 @@ class Running:
 
 def _lower(headers: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
+
+
+def leader(
+    api: Connection,
+    settings: Callable[[], Settings] = Settings,
+    metrics: Metrics | None = None,
+    clock: Clock | None = None,
+    *,
+    leads: Callable[[], bool] = lambda: True,
+) -> Leader:
+    """What a process that leads looks with: the default rules, and no facts."""
+    judgement = (default_rules(), FACTS)
+    return Leader(api, settings, lambda: judgement, leads, metrics or Metrics(), clock or Clock())
 
 
 def default_rules(**settings: Any) -> RuleSet:

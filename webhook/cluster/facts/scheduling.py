@@ -25,10 +25,7 @@ from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.periodic import PeriodicCheck
 from webhook.cluster.replicas.webhooks import path as registered_at
-from webhook.configuration.rules import schedules_workloads
-from webhook.configuration.settings import Settings
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -171,31 +168,3 @@ async def _dry_run(api: ApiClient, version: str, kind: str, namespace: str, spec
     place = f"/apis/{version}/namespaces/{namespace}/{kind.lower()}s"
     call = Call("POST", place, (("dryRun", "All"),), body=body, seconds=READ_SECONDS)
     return mapping(await send(api, call), "spec")
-
-
-class SchedulingProbe(PeriodicCheck):
-    """Asks while the setting is on."""
-
-    failure = "could not try workload scheduling"
-
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: Callable[[], Settings],
-        leading: Callable[[], bool],
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(settings, leading, clock)
-        self._api = api
-
-    async def look(self) -> None:
-        """Ask the API server, and write the answer where replicas read it. Raises ClusterError.
-
-        It is written each time, as the configuration may have been made anew.
-        """
-        settings = self._settings()
-        support = await probed(self._api, settings.cluster.namespace)
-        await publish(self._api, settings.registration.name, support)
-
-    def _is_due(self) -> bool:
-        return self._leading() and schedules_workloads(self._settings())

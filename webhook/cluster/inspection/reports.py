@@ -247,7 +247,11 @@ class Reports:
                 labels = f"{LABEL}={SOURCE}"
                 async for kept in self._lister.objects(resource, namespace, metadata=True, labels=labels):
                     metadata = mapping(kept, "metadata")
-                    if _is_ours(metadata) and self._part.has(_place(metadata)):
+                    # A report is in the part of its Namespace, or of the object in none that it is about.
+                    place = metadata.get("namespace") or (metadata.get("ownerReferences") or [{}])[0].get("name")
+                    fields = mappings(metadata, "managedFields")
+                    writers = [(entry.get("manager"), entry.get("operation")) for entry in fields]
+                    if (MANAGER, "Apply") in writers and self._part.has(str(place)):
                         content = mapping(metadata, "annotations").get(CONTENT)
                         yield Known(
                             group,
@@ -271,14 +275,3 @@ class Reports:
         else:
             done.written += 1
             await self._notices.tell(scope, notice(self._written, scope, content))
-
-
-def _is_ours(metadata: JsonObject) -> bool:
-    entries = mappings(metadata, "managedFields")
-    return any((entry.get("manager"), entry.get("operation")) == (MANAGER, "Apply") for entry in entries)
-
-
-def _place(metadata: JsonObject) -> str:
-    """By what a report belongs to a part: its Namespace, or the name of the object in none that it is about."""
-    owners = metadata.get("ownerReferences") or [{}]
-    return str(metadata.get("namespace") or owners[0].get("name"))

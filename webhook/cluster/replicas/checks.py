@@ -26,20 +26,80 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.api.objects import labels_of, name_of
+from webhook.cluster.facts import scheduling
 from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
 from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.placer.objects import NODES, WatchedNode
-from webhook.cluster.replicas.periodic import PeriodicCheck
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.configuration import rules
-from webhook.configuration.settings import Settings
-from webhook.measures import AuditMetrics, Placing
+from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
     from webhook.cluster.api.client import Connection
+
+
+SECONDS: Final = 60.0
+FIRST_SECONDS: Final = 5.0
+"""The pause at the start, and until a look is due."""
+
+
+class Leader(NamedTuple):
+    """What the process that leads looks with.
+
+    settings, judgement: return the current ones, the latter rules and facts. leading: returns whether it leads.
+    """
+
+    api: Connection
+    settings: Callable[[], Settings]
+    judgement: Callable[[], tuple[RuleSet, Facts]]
+    leading: Callable[[], bool]
+    metrics: Metrics
+    clock: Clock = Clock()
+
+
+class PeriodicCheck:
+    """Base class: looks again and again while that is due. A failure is logged once, until there is another.
+
+    failure: the log event.
+    """
+
+    failure = ""
+
+    def __init__(self, leader: Leader) -> None:
+        self._api, self._settings, self._judgement, self._leading, self._metrics, self._clock = leader
+        self._problem = ""
+        self._log = structlog.get_logger()
+
+    async def look(self) -> None:
+        """Look once. Raises ClusterError and SettingsError."""
+
+    def _is_due(self) -> bool:
+        """Whether to look, if this process leads."""
+        return True
+
+    def _rest(self) -> None:
+        """Called in place of a look while none is due."""
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        pause = FIRST_SECONDS
+        while True:
+            await self._clock.sleep(pause)
+            pause = SECONDS if self._leading() and self._is_due() else FIRST_SECONDS
+            if pause == FIRST_SECONDS:
+                self._rest()
+                continue
+            problem = ""
+            try:
+                await self.look()
+            except (ClusterError, SettingsError) as error:
+                problem = str(error)
+            if problem and problem != self._problem:
+                self._log.warning(self.failure, reason=problem)
+            self._problem = problem
 
 
 _MANAGER: Final = ("app.kubernetes.io/managed-by", "cks-admission")
@@ -127,23 +187,12 @@ class _Findings(NamedTuple):
 
 
 class NodeSurvey(PeriodicCheck):
-    """Looks at the Nodes while placements are judged. facts: those of the cluster, as they are now."""
+    """Looks at the Nodes while placements are judged."""
 
     failure = "could not follow the Nodes"
 
-    def __init__(
-        self,
-        api: Connection,
-        settings: Callable[[], Settings],
-        leading: Callable[[], bool],
-        facts: Callable[[], Facts],
-        measures: Placing,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(settings, leading, clock)
-        self._api = api
-        self._facts = facts
-        self._measures = measures
+    def __init__(self, leader: Leader) -> None:
+        super().__init__(leader)
         self._machines: Machines | None = None
         self._findings: _Findings | None = None
 
@@ -164,13 +213,13 @@ class NodeSurvey(PeriodicCheck):
         """Count flaws, and publish what has changed. Raises ClusterError and SettingsError."""
         settings = self._settings()
         machines = await self._followed(settings.tolerations.accelerators.resources)
-        topologies = self._facts().topologies()
+        topologies = self._judgement()[1].topologies()
         last = self._findings
         if last is None or (last.machines, last.settings, last.topologies) != (machines, settings, topologies):
             # 10,000 Nodes take a second, so the event loop does not wait for them.
             last = self._findings = await asyncio.to_thread(_findings, machines, settings, topologies)
         for kind in get_args(Kind):
-            self._measures.flawed.labels(kind).set(last.flawed.get(kind, 0))
+            self._metrics.placing.flawed.labels(kind).set(last.flawed.get(kind, 0))
         if settings.topology.facts:
             await publish(self._api, settings.cluster.namespace, settings.topology.facts, last.data)
 
@@ -188,12 +237,12 @@ class NodeSurvey(PeriodicCheck):
         return self._machines.known
 
     def _is_due(self) -> bool:
-        return self._leading() and rules.follows_topologies(self._settings())
+        return rules.follows_topologies(self._settings())
 
     def _rest(self) -> None:
         self._end()
         for kind in get_args(Kind):
-            self._measures.flawed.labels(kind).set(0)
+            self._metrics.placing.flawed.labels(kind).set(0)
 
     def _end(self) -> None:
         if self._machines is not None:
@@ -324,29 +373,17 @@ class AuditCheck(PeriodicCheck):
 
     failure = "could not read the record of audits"
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: Callable[[], Settings],
-        leading: Callable[[], bool],
-        measures: AuditMetrics,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(settings, leading, clock)
-        self._api = api
-        self._measures = measures
-
     async def look(self) -> None:
         """Show what the newest audit did. Raises ClusterError."""
         settings = self._settings()
         audits = await read(self._api, Place(settings.cluster.namespace, settings.audit.record))
-        self._measures.show(audits.since, audits.records)
+        self._metrics.audits.show(audits.since, audits.records)
 
     def _is_due(self) -> bool:
-        return self._leading() and bool(self._settings().audit.record)
+        return bool(self._settings().audit.record)
 
     def _rest(self) -> None:
-        self._measures.clear()
+        self._metrics.audits.clear()
 
 
 _SHOWN: Final = 5
@@ -359,18 +396,10 @@ class LabelWriters(PeriodicCheck):
 
     failure = "could not look for label writers"
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: Callable[[], Settings],
-        leading: Callable[[], bool],
-        metrics: Metrics,
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(settings, leading, clock)
-        self._reader = LabelWriterReader(api)
-        self._metrics = metrics
-        self._notices = RepeatedEvents(api, self._clock)
+    def __init__(self, leader: Leader) -> None:
+        super().__init__(leader)
+        self._reader = LabelWriterReader(self._api)
+        self._notices = RepeatedEvents(self._api, self._clock)
         self._known: frozenset[Sighting] = frozenset()
 
     async def look(self) -> None:
@@ -385,17 +414,7 @@ class LabelWriters(PeriodicCheck):
         if news:
             shown = [f"{about.kind} {about.name}: {writer.text}" for about, writer in news[:_SHOWN]]
             self._log.warning("labels can be written past the guard", writers=shown, more=len(news) - len(shown))
-        await self._tell(sightings)
-
-    def _is_due(self) -> bool:
-        return self._leading() and self._settings().labels.action != "off"
-
-    def _rest(self) -> None:
-        self._metrics.label_writers.clear()
-        self._known = frozenset()
-
-    async def _tell(self, sightings: Sequence[Sighting]) -> None:
-        """Write an Event on each object, once in an hour: by default, Kubernetes keeps Events for an hour."""
+        # Once in an hour: by default, Kubernetes keeps Events for an hour.
         hour = self._notices.hour()
         with self._notices.look():
             for about, writer in sightings:
@@ -405,31 +424,27 @@ class LabelWriters(PeriodicCheck):
                     occasion = f"{hour}\n{writer.text}"
                     await self._notices.write(key, about, _REASONS[writer.verdict], message, occasion=occasion)
 
+    def _is_due(self) -> bool:
+        return self._settings().labels.action != "off"
+
+    def _rest(self) -> None:
+        self._metrics.label_writers.clear()
+        self._known = frozenset()
+
 
 PATH = "/api/v1/pods"
 QUERY = (("fieldSelector", "spec.nodeName=,status.phase=Pending"), ("resourceVersion", "0"))
 _PAGE = 500  # the cache ignores it and sends all
 
-Judgement = tuple[RuleSet, Facts]
-
 
 class WaitingPods(PeriodicCheck):
-    """Looks for Pods that wait for what a rule would have given them. judgement: the current rules and facts."""
+    """Looks for Pods that wait for what a rule would have given them."""
 
     failure = "could not list waiting Pods"
 
-    def __init__(
-        self,
-        api: ApiClient,
-        settings: Callable[[], Settings],
-        leading: Callable[[], bool],
-        judgement: Callable[[], Judgement],
-        clock: Clock | None = None,
-    ) -> None:
-        super().__init__(settings, leading, clock)
-        self._api = api
-        self._judgement = judgement
-        self._notices = RepeatedEvents(api, self._clock)
+    def __init__(self, leader: Leader) -> None:
+        super().__init__(leader)
+        self._notices = RepeatedEvents(self._api, self._clock)
 
     async def look(self) -> None:
         """Create an Event for each Pod that lacks something and has none yet. Raises ClusterError."""
@@ -456,17 +471,29 @@ class WaitingPods(PeriodicCheck):
         )
 
 
-def checks(
-    api: Connection,
-    settings: Callable[[], Settings],
-    judgement: Callable[[], Judgement],
-    leading: Callable[[], bool],
-    measures: Metrics,
-) -> dict[str, Coroutine[None, None, NoReturn]]:
-    """What is to run until it is cancelled. settings, judgement: the current ones, the latter with the facts."""
+class SchedulingProbe(PeriodicCheck):
+    """Asks what the cluster does about topology constraints of workloads, while the setting is on."""
+
+    failure = "could not try workload scheduling"
+
+    async def look(self) -> None:
+        """Ask the API server, and write the answer where replicas read it. Raises ClusterError.
+
+        It is written each time, as the configuration may have been made anew.
+        """
+        settings = self._settings()
+        support = await scheduling.probed(self._api, settings.cluster.namespace)
+        await scheduling.publish(self._api, settings.registration.name, support)
+
+    def _is_due(self) -> bool:
+        return rules.schedules_workloads(self._settings())
+
+
+def checks(leader: Leader) -> dict[str, Coroutine[None, None, NoReturn]]:
+    """What is to run until it is cancelled."""
     return {
-        "waiting Pods": WaitingPods(api, settings, leading, judgement).run(),
-        "label writers": LabelWriters(api, settings, leading, measures).run(),
-        "audits": AuditCheck(api, settings, leading, measures.audits).run(),
-        "Nodes": NodeSurvey(api, settings, leading, lambda: judgement()[1], measures.placing).run(),
+        "waiting Pods": WaitingPods(leader).run(),
+        "label writers": LabelWriters(leader).run(),
+        "audits": AuditCheck(leader).run(),
+        "Nodes": NodeSurvey(leader).run(),
     }

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from support.api.fakeapi import Failure, FakeApi, named, status
 from support.api.times import Times
+from support.service.servers import leader
 
 from webhook.audit.record import Record
 from webhook.cluster.api.client import Connection
@@ -62,7 +63,7 @@ async def test_what_was_left_is_shown(server: FakeApi, api: Connection, times: T
     """
     _put(server)
     metrics = Metrics()
-    look = AuditCheck(api, lambda: _SETTINGS, lambda: True, metrics.audits, times.clock)
+    look = AuditCheck(leader(api, lambda: _SETTINGS, metrics, times.clock))
     await look.look()
     before = _shown(metrics)
     for record in _RECORDS:
@@ -93,7 +94,7 @@ async def test_what_is_no_record_changes_nothing(server: FakeApi, api: Connectio
     """A ConfigMap that somebody has changed is named with the reason, and what was shown before stays."""
     _put(server, data={"0": msgspec.json.encode(_RECORDS[0]).decode()})
     metrics = Metrics()
-    look = AuditCheck(api, lambda: _SETTINGS, lambda: True, metrics.audits, times.clock)
+    look = AuditCheck(leader(api, lambda: _SETTINGS, metrics, times.clock))
     await look.look()
     before = _shown(metrics)
     _put(server, data={"0": "by hand"})
@@ -108,7 +109,7 @@ async def test_what_is_no_record_changes_nothing(server: FakeApi, api: Connectio
 async def test_a_config_map_that_is_not_there_is_named(server: FakeApi, api: Connection, times: Times) -> None:
     """Whoever sets audit.record without a ConfigMap of that name learns what to do, from the audit and from manage."""
     server.failures.append(Failure(f"{_MAPS}/audit", 404, status(404), 2))
-    look = AuditCheck(api, lambda: _SETTINGS, lambda: True, Metrics().audits, times.clock)
+    look = AuditCheck(leader(api, lambda: _SETTINGS, clock=times.clock))
     told = []
     for attempt in (look.look(), leave(Lister(api, 100, times.clock), _PLACE, _RECORDS[0])):
         with pytest.raises(ClusterError) as error:

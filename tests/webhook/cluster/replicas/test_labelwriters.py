@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from support.api.fakeapi import FakeApi, status
 from support.api.times import Times
 from support.patience import until
+from support.service.servers import leader
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.labelwriters import BINDINGS, DEFINITIONS, POLICIES
@@ -61,7 +62,9 @@ class _Look:
         self.metrics = Metrics()
         self.leading = leading
         self.settings = Settings.model_validate({"labels": labels})
-        self.writers = LabelWriters(api, lambda: self.settings, lambda: self.leading, self.metrics, times.clock)
+        self.writers = LabelWriters(
+            leader(api, lambda: self.settings, self.metrics, times.clock, leads=lambda: self.leading)
+        )
 
     def counts(self) -> dict[tuple[str, str], float]:
         """The metric, by kind and verdict."""

@@ -8,10 +8,12 @@ from contextlib import suppress
 from structlog.testing import capture_logs
 from support.api.times import Times
 from support.patience import until
+from support.service.servers import leader
 
+from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.periodic import FIRST_SECONDS, SECONDS, PeriodicCheck
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.cluster.replicas.checks import FIRST_SECONDS, SECONDS, PeriodicCheck
+from webhook.configuration.settings import SettingsError
 
 
 class _Walk(PeriodicCheck):
@@ -19,8 +21,8 @@ class _Walk(PeriodicCheck):
 
     failure = "not looked"
 
-    def __init__(self, times: Times, due: list[bool], *outcomes: Exception | None) -> None:
-        super().__init__(Settings, lambda: True, times.clock)
+    def __init__(self, api: Connection, times: Times, due: list[bool], *outcomes: Exception | None) -> None:
+        super().__init__(leader(api, clock=times.clock))
         self.due = due
         self.outcomes = list(outcomes)
         self.rests = 0
@@ -48,9 +50,9 @@ class _Walk(PeriodicCheck):
             await task
 
 
-async def test_it_looks_each_minute_while_it_is_due(times: Times) -> None:
+async def test_it_looks_each_minute_while_it_is_due(api: Connection, times: Times) -> None:
     """Until a look is due it asks every few seconds, and rests; after a look it waits for a minute."""
-    walk = _Walk(times, [False, False, True, True, False], None, None)
+    walk = _Walk(api, times, [False, False, True, True, False], None, None)
 
     await walk.end()
 
@@ -58,10 +60,10 @@ async def test_it_looks_each_minute_while_it_is_due(times: Times) -> None:
     assert (walk.outcomes, walk.rests) == ([], 3)
 
 
-async def test_a_failure_is_logged_once(times: Times) -> None:
+async def test_a_failure_is_logged_once(api: Connection, times: Times) -> None:
     """The same failure again is no news; another one is, and so is the same one after a success."""
     failures = [ClusterError("a"), ClusterError("a"), SettingsError("b"), None, SettingsError("b")]
-    walk = _Walk(times, [True] * 5, *failures)
+    walk = _Walk(api, times, [True] * 5, *failures)
 
     with capture_logs() as logs:
         await walk.end()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from support.api.fakeapi import MUTATING, FakeApi, named
+from support.service.servers import leader
 
 from policies.topology.workload import Support, constraints
 from webhook.cluster.api.client import Connection
-from webhook.cluster.facts.scheduling import SchedulingProbe, published
+from webhook.cluster.facts.scheduling import published
+from webhook.cluster.replicas.checks import SchedulingProbe
 from webhook.configuration.settings import Settings
 
 _SETTINGS = Settings.model_validate(
@@ -21,6 +23,6 @@ async def test_the_answer_of_a_dry_run_is_written(server: FakeApi, api: Connecti
     server.groups[at] = {"spec": {"schedulingConstraints": constraints("kubernetes.io/hostname")}}
     server.put(MUTATING, named("cks"))
 
-    await SchedulingProbe(api, lambda: _SETTINGS, lambda: True).look()
+    await SchedulingProbe(leader(api, lambda: _SETTINGS)).look()
 
     assert await published(api, "cks") == Support("PodGroup")

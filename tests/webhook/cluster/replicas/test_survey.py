@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from support.api.fakeapi import Failure, FakeApi, status
 from support.api.times import Times
-from support.builders import FACTS
 from support.patience import until
 from support.service.nodefiles import node, place
+from support.service.servers import leader
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
@@ -25,9 +25,9 @@ class _Look:
     """The look with its surroundings."""
 
     def __init__(self, api: Connection, times: Times, facts: str = "topologies") -> None:
-        self.measures = Metrics().placing
+        self.metrics = Metrics()
         self.settings = Settings.model_validate({"cluster": {"inCluster": True}, "topology": {"facts": facts}})
-        self.survey = NodeSurvey(api, lambda: self.settings, lambda: True, lambda: FACTS, self.measures, times.clock)
+        self.survey = NodeSurvey(leader(api, lambda: self.settings, self.metrics, times.clock))
 
     def usable(self) -> int:
         """The GPUs that Pods can get, as far as the watch has told."""
@@ -37,7 +37,7 @@ class _Look:
     @property
     def flawed(self) -> dict[str, float]:
         """The metric."""
-        samples = next(iter(self.measures.flawed.collect())).samples
+        samples = next(iter(self.metrics.placing.flawed.collect())).samples
         return {sample.labels["kind"]: sample.value for sample in samples}
 
 

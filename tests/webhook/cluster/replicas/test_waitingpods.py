@@ -9,12 +9,11 @@ import pytest
 from support.api.fakeapi import FakeApi
 from support.api.times import Times
 from support.builders import FACTS, Json, pod
-from support.service.servers import default_rules
+from support.service.servers import default_rules, leader
 
 from policies.engine.ruleset import RuleSet
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.checks import PATH, WaitingPods, lacked
-from webhook.configuration.settings import Settings
 
 _MESSAGE = (
     "It was admitted while cks-admission did not answer, without the toleration for CPU Nodes. "
@@ -30,7 +29,7 @@ def _waiting(name: str, **spec: Any) -> Json:
 
 
 def _pods(api: Connection, times: Times, *, leading: bool = True) -> WaitingPods:
-    return WaitingPods(api, Settings, lambda: leading, lambda: (default_rules(), FACTS), times.clock)
+    return WaitingPods(leader(api, clock=times.clock, leads=lambda: leading))
 
 
 def _told(server: FakeApi) -> list[tuple[str, Json]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -40,16 +40,6 @@ class Correction(Struct, frozen=True):
 
     configuration: JsonObject | None
     differences: Sequence[str]
-
-
-class WriteTarget(Protocol):
-    """The target of a configuration."""
-
-    def correction(self, observed: JsonObject | None) -> Correction:
-        """What to do about the observed configuration, which is None if it does not exist."""
-
-    def replacement(self, observed: JsonObject) -> JsonObject | None:
-        """What to replace it with if applying a correction had no effect; None if nothing else can be done."""
 
 
 class Managed(Struct, frozen=True):
@@ -117,6 +107,10 @@ class BundleOnly(Struct, frozen=True):
     def replacement(self, _: JsonObject) -> JsonObject | None:
         """None, because the service manages nothing else in it."""
         return None
+
+
+WriteTarget = Managed | WholeSpec | BundleOnly
+"""The target of a configuration."""
 
 
 def kept(desired: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:

@@ -107,7 +107,10 @@ class _ClosedEntry:
 
     def __init__(self, entry: JsonObject) -> None:
         self.name = str(entry.get("name"))
-        self._rules = [_rule(rule) for rule in entry.get("rules") or ()]
+        self._rules = [
+            ResourceRule(*(tuple(rule.get(key) or ()) for key in ("operations", "apiGroups", "resources")))
+            for rule in entry.get("rules") or ()
+        ]
         self._namespaces = selector(entry.get("namespaceSelector"))
         self._objects = selector(entry.get("objectSelector"))
         written = (str(condition.get("expression", "")) for condition in entry.get("matchConditions") or ())
@@ -125,11 +128,6 @@ class _ClosedEntry:
         names = inputs_of(request, StaticFacts(date.min)).names(None)
         outcomes = (condition.evaluate(names) for condition in self._conditions)
         return all(outcome.error is not None or outcome.value is not False for outcome in outcomes)
-
-
-def _rule(rule: JsonObject) -> ResourceRule:
-    lists = (tuple(rule.get(key) or ()) for key in ("operations", "apiGroups", "resources"))
-    return ResourceRule(*lists)
 
 
 def _program(expression: str) -> Program | None:

@@ -49,21 +49,27 @@ def needed(settings: Settings) -> list[Right]:
     If manage runs apart, these are rights to read, and to create SubjectAccessReviews.
     """
     chosen = roles.of_replica(settings)
-    rights = [
-        *_facts(chosen),
-        *_pools(chosen),
-        *_topologies(chosen),
-        *(_placer(chosen) if roles.places(chosen) else _lookout(chosen)),
-        *_references(chosen),
-        *_gangs(chosen),
-        *_refusals(chosen),
-        *_policies(chosen),
-        *_events(chosen),
-    ]
+    rights = [*_facts(chosen), *_pools(chosen), *_topologies(chosen)]
+    if roles.places(chosen):
+        rights += _placer(chosen)
+    elif chosen.topology.action != "off" and chosen.place.apart:
+        lease, reason = chosen.place.lease, "readiness says whether there is a placer, for which gangs wait"
+        rights += _rights("get", _LEASES, "leases", reason, name=lease, namespace=chosen.cluster.namespace, vital=False)
+    if "off" not in (chosen.topology.action, chosen.topology.deletion):
+        rights += _listed_workloads(chosen, "a warning lists the workloads that name a Topology object")
+    rights += _gangs(chosen)
+    if chosen.events.refusals:
+        reason = "Events tell owners of workloads what their controllers were refused"
+        rights += [*_listed_workloads(chosen, reason), *_rights("create", "", "events", reason, vital=False)]
+    rights += _policies(chosen)
     if chosen.manage.apart:
-        rights += [*_followed_registration(chosen), *_authorizer(chosen), *_registration(chosen)]
+        rights += _followed_registration(chosen)
     else:
-        rights += [*_probe(chosen), *_reports(chosen), *_looks(chosen), *_authorizer(chosen), *_registration(chosen)]
+        rights += [*_probe(chosen), *_reports(chosen), *_looks(chosen)]
+    if chosen.policies.native or chosen.policies.config_maps or chosen.policies.directories:
+        rights += _rights("create", "authorization.k8s.io", "subjectaccessreviews", "policies may ask the authorizer")
+    rights += _registration(chosen)
+    if not chosen.manage.apart:
         rights += [*_shared(chosen), *_published_facts(chosen)]
     granted: dict[tuple[str, ...], Right] = {}
     for right in rights:
@@ -75,12 +81,15 @@ def needed_by_manager(settings: Settings) -> list[Right]:
     """All rights that manage needs, without duplicates. Raises SettingsError if it cannot run with these settings."""
     chosen = roles.of_manager(settings)
     writes = chosen.registration.writes
-    paths = "replicas say which paths they answer"
+    paths, dry_runs = (
+        "replicas say which paths they answer",
+        "replicas read in the webhook configuration what dry runs show",
+    )
+    published = not writes and rules.schedules_workloads(chosen)
     return [
         *_rights(_FOLLOW, "", "namespaces", "entries name the Namespaces of the control plane"),
         *_topologies(chosen),
         *_policies(chosen),
-        *_events(chosen),
         *_reports(chosen),
         *_rights(_FOLLOW, "", "pods", paths, namespace=chosen.cluster.namespace),
         *(_registration(chosen) if writes else _followed_registration(chosen)),
@@ -88,7 +97,7 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *_looks(chosen),
         *_published_facts(chosen),
         *_probe(chosen),
-        *(() if writes else _publication(chosen)),
+        *(_rights("patch", ADMISSION, CONFIGURATIONS[0], dry_runs, name=chosen.registration.name) if published else ()),
     ]
 
 
@@ -191,32 +200,9 @@ def _placer(settings: Settings) -> Iterator[Right]:
     yield from _leases(settings, settings.place.lease, "placers agree by this Lease which of them opens gates")
 
 
-def _lookout(settings: Settings) -> list[Right]:
-    """The right to see whether there is a placer."""
-    if settings.topology.action == "off" or not settings.place.apart:
-        return []
-    reason = "readiness says whether there is a placer, for which gangs wait"
-    namespace = settings.cluster.namespace
-    return _rights("get", _LEASES, "leases", reason, name=settings.place.lease, namespace=namespace, vital=False)
-
-
 def _listed_workloads(settings: Settings, reason: str) -> list[Right]:
     rows = rules.topology_options(settings).workloads.values()
     return [right for row in rows for right in _rights("list", row.group, row.resource, reason, vital=False)]
-
-
-def _references(settings: Settings) -> list[Right]:
-    if "off" in (settings.topology.action, settings.topology.deletion):
-        return []
-    return _listed_workloads(settings, "a warning lists the workloads that name a Topology object")
-
-
-def _refusals(settings: Settings) -> list[Right]:
-    """The rights for Events about refusals, on workloads for which controllers work."""
-    if not settings.events.refusals:
-        return []
-    reason = "Events tell owners of workloads what their controllers were refused"
-    return [*_listed_workloads(settings, reason), *_rights("create", "", "events", reason, vital=False)]
 
 
 def _gangs(settings: Settings) -> Iterator[Right]:
@@ -240,27 +226,15 @@ def _probe(settings: Settings) -> list[Right]:
     return [right for target in targets for right in _rights("create", *target, reason, namespace=namespace)]
 
 
-def _publication(settings: Settings) -> list[Right]:
-    """The right to write what was found out, where manage writes no webhook configurations."""
-    if not rules.schedules_workloads(settings):
-        return []
-    reason = "replicas read in the webhook configuration what dry runs show"
-    return _rights("patch", ADMISSION, CONFIGURATIONS[0], reason, name=settings.registration.name)
-
-
 def _policies(settings: Settings) -> Iterator[Right]:
     if settings.policies.config_maps:
         reason = "policies may be in ConfigMaps"
         yield from _rights(_FOLLOW, "", "configmaps", reason, namespace=settings.cluster.namespace)
     if settings.policies.native:
         yield from _rights(_FOLLOW, ADMISSION, POLICIES, "policies of the cluster may ask for rules for pod templates")
-
-
-def _events(settings: Settings) -> list[Right]:
-    if not settings.policies.config_maps:
-        return []
-    reason = "Events on ConfigMaps say which policies are wrong or slow"
-    return _rights("create", "", "events", reason, namespace=settings.cluster.namespace, vital=False)
+    if settings.policies.config_maps:
+        reason = "Events on ConfigMaps say which policies are wrong or slow"
+        yield from _rights("create", "", "events", reason, namespace=settings.cluster.namespace, vital=False)
 
 
 def _reports(settings: Settings) -> Iterator[Right]:
@@ -270,13 +244,6 @@ def _reports(settings: Settings) -> Iterator[Right]:
     if settings.policies.native:
         reason = "owners of policies that ask for rules for pod templates are told what is wrong with them"
         yield from _rights("create", "", "events", reason, vital=False)
-
-
-def _authorizer(settings: Settings) -> list[Right]:
-    chosen = settings.policies
-    if not (chosen.native or chosen.config_maps or chosen.directories):
-        return []
-    return _rights("create", "authorization.k8s.io", "subjectaccessreviews", "policies may ask the authorizer")
 
 
 def _registration(settings: Settings) -> Iterator[Right]:

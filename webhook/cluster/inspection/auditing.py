@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -72,7 +72,12 @@ def units(
     if kinds:
         chosen = _named(kinds, served, chosen)
     found = [
-        Unit(resource, namespace, _is_by_labels_only(resource, ruleset, workloads))
+        Unit(
+            resource,
+            namespace,
+            (resource.resource.group, resource.kind) not in workloads
+            and all(rule.name == labels.RULE for rule in _rules(ruleset, resource)),
+        )
         for resource in chosen.values()
         if resource.namespaced or not namespaces
         for namespace in (tuple(dict.fromkeys(namespaces)) or ("",))
@@ -88,12 +93,6 @@ def _family(resource: ServedResource) -> tuple[str, str]:
 
 def _rules(ruleset: RuleSet, resource: ServedResource) -> tuple[Rule, ...]:
     return (*ruleset.select("mutate", resource), *ruleset.select("validate", resource))
-
-
-def _is_by_labels_only(resource: ServedResource, ruleset: RuleSet, workloads: Collection[tuple[str, str]]) -> bool:
-    if (resource.resource.group, resource.kind) in workloads:
-        return False
-    return all(rule.name == labels.RULE for rule in _rules(ruleset, resource))
 
 
 def _named(
@@ -176,7 +175,13 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
                     await asyncio.sleep(0.1)
         lister = Lister(api, qps)
         resources = tuple(await served(lister.answer))
-        owners = Owners(_reader(lister, resources))
+        by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
+
+        async def read(owner: Owner, namespace: str) -> JsonObject | None:
+            resource = by_kind.get((owner.api_version, owner.kind))
+            return None if resource is None else await lister.metadata(resource, namespace, owner.name)
+
+        owners = Owners(read)
         files, refused = await _files(settings, cluster)
         native = await _natives(lister, settings, files.release)
         made = auditrules.made(settings, files, native.loaded)
@@ -184,16 +189,6 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
         audit = Audit(made, cluster.facts.known, cluster.facts, owners)
         doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())
         yield ClusterAudit(audit, lister, resources, owners, doubts, part)
-
-
-def _reader(lister: Lister, resources: Sequence[ServedResource]) -> Callable[..., Awaitable[JsonObject | None]]:
-    by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
-
-    async def read(owner: Owner, namespace: str) -> JsonObject | None:
-        resource = by_kind.get((owner.api_version, owner.kind))
-        return None if resource is None else await lister.metadata(resource, namespace, owner.name)
-
-    return read
 
 
 async def _files(settings: Settings, cluster: Followed) -> tuple[PolicyFiles, list[str]]:
@@ -223,15 +218,11 @@ async def _natives(lister: Lister, settings: Settings, release: Release) -> poli
                     raise
                 continue
             head = {"apiVersion": f"{GROUP}/{version}"}
-            documents |= {_name(kind, p["metadata"]["name"]): [{**head, "kind": kind, **p}] for p in listed[0]}
+            documents |= {f"{kind} {p['metadata']['name']}": [{**head, "kind": kind, **p}] for p in listed[0]}
             for binding in listed[1]:
-                known = documents.get(_name(kind, binding["spec"].get("policyName", "")))
+                known = documents.get(f"{kind} {binding['spec'].get('policyName', '')}")
                 if known is not None:
                     known.append({**head, "kind": f"{kind}Binding", **binding})
             break
     units = policyset.native_units(documents, release)
     return policyset.native(documents, await policyset.read(units, release))
-
-
-def _name(kind: str, name: str) -> str:
-    return f"{kind} {name}"

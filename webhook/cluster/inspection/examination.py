@@ -20,7 +20,7 @@ from webhook.cluster.inspection import inventory, labelwriters
 from webhook.cluster.placer.gates import PlacerLookout, gated
 from webhook.cluster.replicas.pods import certificates
 from webhook.cluster.replicas.webhooks import ALL_PLURALS, GROUP, PLURALS, path
-from webhook.cluster.watches.policies import DERIVE, REFUSED, SELECTOR
+from webhook.cluster.watches.policies import REFUSED, SELECTOR, asking, joined
 from webhook.configuration.settings import Settings
 from webhook.doctor import connection, processes
 from webhook.doctor.observation import (
@@ -131,7 +131,7 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
     kinds = {processes.POLICY: "validatingadmissionpolicies", processes.BINDING: "validatingadmissionpolicybindings"}
     named = (("fieldSelector", f"metadata.name={lease}"),)
     fence = {
-        kind: tried(_first(several(api, f"{_ADMISSION}/{resource}", named)), f"list {resource}")
+        kind: tried(_only(several(api, f"{_ADMISSION}/{resource}", named)), f"list {resource}")
         for kind, resource in kinds.items()
     }
     found = await _gathered(
@@ -142,20 +142,20 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
     return PlacerState(**found)
 
 
-async def _first(reading: Awaitable[list[JsonObject]]) -> JsonObject | None:
+async def _only(reading: Awaitable[list[JsonObject]]) -> JsonObject | None:
     return next(iter(await reading), None)
 
 
 async def _gated(api: ApiClient) -> list[Gated]:
     """The Pods behind the gate. Raises ClusterError."""
-    return [Gated(pod.namespace, pod.name, _time(pod.created)) for pod in await gated(api)]
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
+    pods = []
+    for pod in await gated(api):
+        try:
+            created = datetime.fromisoformat(pod.created)
+        except ValueError:
+            created = None
+        pods.append(Gated(pod.namespace, pod.name, created))
+    return pods
 
 
 async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
@@ -219,23 +219,9 @@ async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[Json
     """The cluster's own policies by name: those that ask for rules for pod templates with bindings, others empty."""
     if not settings.policies.native:
         return {}
-    kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
     plurals = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
     policies, bindings = await asyncio.gather(*(several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
-    head = {"apiVersion": f"{GROUP}/v1"}
-    natives = {
-        policy["metadata"]["name"]: [{**head, "kind": kinds[0], **policy}] if _asks(policy) else []
-        for policy in policies
-    }
-    for binding in bindings:
-        if documents := natives.get(binding["spec"].get("policyName", "")):
-            documents.append({**head, "kind": kinds[1], **binding})
-    return natives
-
-
-def _asks(policy: JsonObject) -> bool:
-    places = (policy["metadata"].get(place) or {} for place in ("annotations", "labels"))
-    return any(place.get(DERIVE) == "true" for place in places)
+    return joined({policy["metadata"]["name"]: asking(policy) for policy in policies}, bindings)
 
 
 async def _machines(api: ApiClient, settings: Settings) -> tuple[Machine, ...]:
@@ -271,12 +257,10 @@ async def _maps(api: ApiClient, where: str, settings: Settings) -> Mapping[str, 
     if not settings.policies.config_maps:
         return {}
     maps = await several(api, where, (("labelSelector", SELECTOR),))
-    return {config_map["metadata"]["name"]: _policy_source(config_map) for config_map in maps}
-
-
-def _policy_source(config_map: JsonObject) -> PolicySource:
-    annotations = config_map["metadata"].get("annotations") or {}
-    return PolicySource(config_map.get("data") or {}, annotations.get(REFUSED, ""))
+    return {
+        metadata["name"]: PolicySource(data or {}, (metadata.get("annotations") or {}).get(REFUSED, ""))
+        for metadata, data in ((one["metadata"], one.get("data")) for one in maps)
+    }
 
 
 async def _served(target: Endpoint) -> ShownChain:
@@ -290,29 +274,22 @@ async def _answers(
     api: ApiClient, needed: Sequence[Right], account: tuple[str, str] | None
 ) -> Mapping[Right, Read[bool]]:
     free = asyncio.Semaphore(_AT_ONCE)
-    kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
+    kind, who = "SelfSubjectAccessReview", JsonObject()
+    if account is not None:  # with the groups of every service account
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{account[0]}", "system:authenticated"]
+        kind, who = "SubjectAccessReview", {"user": _ACCOUNT + ":".join(account), "groups": groups}
+    fields = ("verb", "group", "resource", "subresource", "name", "namespace")
 
     async def answer(right: Right) -> bool:
+        what = {field: value for field in fields if (value := getattr(right, field))}
         async with free:
-            review = await send(api, _creation(_AUTHORIZATION, kind, {"spec": {**_who(account), **_what(right)}}))
+            spec = {**who, "resourceAttributes": what}
+            review = await send(api, _creation(_AUTHORIZATION, kind, {"spec": spec}))
         return bool(mapping(review, "status").get("allowed"))
 
     plural = f"{kind.lower()}s"
     answers = await asyncio.gather(*(tried(answer(right), f"create {plural}") for right in needed))
     return dict(zip(needed, answers, strict=True))
-
-
-def _who(account: tuple[str, str] | None) -> JsonObject:
-    """The user for a SubjectAccessReview, with the groups of every service account."""
-    if account is None:
-        return {}
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{account[0]}", "system:authenticated"]
-    return {"user": _ACCOUNT + ":".join(account), "groups": groups}
-
-
-def _what(right: Right) -> JsonObject:
-    fields = ("verb", "group", "resource", "subresource", "name", "namespace")
-    return {"resourceAttributes": {field: getattr(right, field) for field in fields if getattr(right, field)}}
 
 
 async def _probed(api: ApiClient, namespace: str) -> Probe:
@@ -338,12 +315,13 @@ _PRIORITIES = ("system-node-critical", "system-cluster-critical")
 
 async def components(api: ApiClient) -> list[Component]:
     """DaemonSets and Deployments in the Nodes' network or with a priority of the system. Raises ClusterError."""
-    return [
-        component(kind, workload)
-        for kind, plural in _PLURALS.items()
-        for workload in await several(api, f"/apis/apps/v1/{plural}")
-        if _is_of_the_system(mapping(mapping(mapping(workload, "spec"), "template"), "spec"))
-    ]
+    needed = []
+    for kind, plural in _PLURALS.items():
+        for workload in await several(api, f"/apis/apps/v1/{plural}"):
+            spec = mapping(mapping(mapping(workload, "spec"), "template"), "spec")
+            if spec.get("hostNetwork") or spec.get("priorityClassName") in _PRIORITIES:
+                needed.append(component(kind, workload))
+    return needed
 
 
 def component(kind: str, workload: JsonObject) -> Component:
@@ -351,13 +329,5 @@ def component(kind: str, workload: JsonObject) -> Component:
     metadata, template = mapping(workload, "metadata"), mapping(mapping(workload, "spec"), "template")
     name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace", ""))
     pod = {**mapping(template, "metadata"), "name": name, "namespace": namespace}
-    return Component(
-        kind,
-        namespace,
-        name,
-        outage.written("CREATE", ("", "pods"), outage.CONTROLLER, pod, mapping(template, "spec"), kind="Pod"),
-    )
-
-
-def _is_of_the_system(spec: JsonObject) -> bool:
-    return bool(spec.get("hostNetwork")) or spec.get("priorityClassName") in _PRIORITIES
+    request = outage.written("CREATE", ("", "pods"), outage.CONTROLLER, pod, mapping(template, "spec"), kind="Pod")
+    return Component(kind, namespace, name, request)

@@ -44,11 +44,7 @@ async def nodes(api: ApiClient) -> list[NodeManifest]:
 async def pods(api: ApiClient) -> list[tuple[PodManifest, msgspec.Raw]]:
     """The Pods of all Namespaces that have not ended, each with its JSON. Raises ClusterError."""
     query = (("fieldSelector", _UNFINISHED),)
-    return [pod async for pod in _listed(api, "/api/v1/pods", _pod, _PODS_PAGE, query)]
-
-
-def _pod(raw: msgspec.Raw) -> tuple[PodManifest, msgspec.Raw]:
-    return _POD.decode(raw), raw
+    return [pod async for pod in _listed(api, "/api/v1/pods", lambda raw: (_POD.decode(raw), raw), _PODS_PAGE, query)]
 
 
 class WorkloadObjects(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -29,6 +29,8 @@ DERIVE = "cks-admission.dev/derive"
 _VERSION = "admissionregistration.k8s.io/v1"
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 
+_HEAD = {"apiVersion": _VERSION}
+
 Json = dict[str, Any]
 
 
@@ -38,23 +40,20 @@ class NativePolicies(Followers):
     def __init__(self, api: Connection, clock: Clock | None = None) -> None:
         clock = clock or Clock()
         self.changed = asyncio.Event()
-        self._policies = Cache[WholeObject, str, Json](name_of, _asking, self.changed.set)
-        self._bindings = Cache[WholeObject, str, Json](name_of, _binding, self.changed.set)
-        self._reflectors = (
-            Reflector(api, _followed(_POLICIES), f"/apis/{_VERSION}/{_POLICIES}", self._policies, clock),
-            Reflector(api, _followed(_BINDINGS), f"/apis/{_VERSION}/{_BINDINGS}", self._bindings, clock),
-        )
+        self._policies = Cache[WholeObject, str, Json](name_of, lambda item: asking(item.content), self.changed.set)
+        self._bindings = Cache[WholeObject, str, Json](name_of, lambda item: item.content, self.changed.set)
+        self._reflectors = [
+            Reflector(api, FollowedResource(plural, whole, cached=True), f"/apis/{_VERSION}/{plural}", cache, clock)
+            for plural, cache in ((_POLICIES, self._policies), (_BINDINGS, self._bindings))
+        ]
         self._events = Events(api, clock)
         self._reported: Mapping[str, str] = {}
 
     @property
     def known(self) -> Mapping[str, list[Json]]:
         """All policies by name, sorted: one that requests derived rules with its bindings behind it, others empty."""
-        policies = {name: [policy] if policy else [] for name, policy in sorted(self._policies.by_key.items())}
-        for _, binding in sorted(self._bindings.by_key.items()):
-            if policy := policies.get(binding.get("spec", {}).get("policyName", "")):
-                policy.append(binding)
-        return policies
+        bindings = [binding for _, binding in sorted(self._bindings.by_key.items())]
+        return joined(dict(sorted(self._policies.by_key.items())), bindings)
 
     async def report(self, refused: Mapping[str, str]) -> None:
         """Write an Event on each policy that cannot be used here, once for a reason. Failures are logged."""
@@ -83,25 +82,21 @@ class NativePolicies(Followers):
         ]
 
 
-def _followed(plural: str) -> FollowedResource[WholeObject]:
-    return FollowedResource(plural, whole, cached=True)
-
-
-def _asking(item: WholeObject) -> Json:
-    """The policy; nothing of one that does not request this."""
-    metadata = item.content.get("metadata") or {}
+def asking(policy: Json) -> Json:
+    """The policy with its type, which items of a list lack; nothing of one that does not request derived rules."""
+    metadata = policy.get("metadata") or {}
     places = (metadata.get("annotations") or {}, metadata.get("labels") or {})
     asks = any(place.get(DERIVE) == "true" for place in places)
-    return _named(item, "ValidatingAdmissionPolicy") if asks else {}
+    return {**_HEAD, "kind": "ValidatingAdmissionPolicy", **policy} if asks else {}
 
 
-def _binding(item: WholeObject) -> Json:
-    return _named(item, "ValidatingAdmissionPolicyBinding")
-
-
-def _named(item: WholeObject, kind: str) -> Json:
-    """The object with its apiVersion and kind, which the items of a list do not have."""
-    return {"apiVersion": _VERSION, "kind": kind, **item.content}
+def joined(policies: Mapping[str, Json], bindings: Iterable[Json]) -> dict[str, list[Json]]:
+    """The policies by name, each that requests derived rules with its bindings behind it, which get their type."""
+    documents = {name: [policy] if policy else [] for name, policy in policies.items()}
+    for binding in bindings:
+        if of_policy := documents.get((binding.get("spec") or {}).get("policyName", "")):
+            of_policy.append({**_HEAD, "kind": "ValidatingAdmissionPolicyBinding", **binding})
+    return documents
 
 
 SELECTOR = "cks-admission.dev/policies=true"

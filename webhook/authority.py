@@ -295,7 +295,6 @@ class Issuance(Renewed):
             return None
 
     async def _stored(self, authority: Authority, *, trusted: bool) -> bool:
-        """Store a leaf if one is due. Return whether one was."""
         stored, now = self._secret.stored, self._now()
         try:
             try:

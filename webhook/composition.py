@@ -207,7 +207,6 @@ def _decision_log(
 
 
 def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None) -> Refusals | None:
-    """Tells owners of refusals until the stack is closed; None without a cluster."""
     if cluster is None or not settings.events.refusals:
         return None
     from webhook.audit.owners import Owners  # noqa: PLC0415 - for clusters only

@@ -87,7 +87,6 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
 
 
 async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
-    """Make the parts. Raises SettingsError or ClusterError."""
     settings = configuration.current.settings
     cluster = await stack.enter_async_context(await _cluster(settings))
     measures.kubernetes = cluster.release
@@ -108,7 +107,6 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
 
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
-    """A context that follows what entries depend on. Raises ClusterError."""
     chosen = settings.cluster
     return follow(
         await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account),
@@ -129,7 +127,6 @@ async def _certificates(
     pods: ReplicaPods,
     measures: Metrics,
 ) -> Renewed:
-    """The certificates of the replicas, followed until the stack is closed."""
     if replica.authority is None:
         return Renewed()
     namespace, name = settings.cluster.namespace, settings.manage.secret

@@ -107,7 +107,6 @@ class Outbox(Generic[T]):
         self._close()
 
     def _next(self) -> list[T]:
-        """The items that are sent together; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._ending)
             if self._linger:

@@ -12,7 +12,6 @@ from webhook.configuration.settings import Settings
 
 
 def _configuration() -> dict[str, Any]:
-    """The schema, with the short forms that the file may have."""
     made = Settings.model_json_schema(by_alias=True)
     kinds = made["$defs"]
     kinds["PackSettings"] = _or(kinds["PackSettings"]["properties"]["mode"], kinds["PackSettings"])

@@ -129,7 +129,6 @@ async def serve(
 
 
 async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
-    """Make the parts. Raises SettingsError, CertificateError or ClusterError."""
     settings = configuration.current.settings
     namespace = settings.cluster.namespace
     taking_part = AsyncExitStack()
@@ -251,7 +250,6 @@ def _slow(parts: _Parts) -> SlowPolicies:
 
 
 def _check(settings: Settings) -> None:
-    """Raises SettingsError for contradictory settings."""
     registration = settings.registration
     if registration.apply and registration.ca_only:
         raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
@@ -332,7 +330,6 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
 
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
-    """A context that follows the cluster and waits a while for the first lists. Raises ClusterError."""
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
     from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 

@@ -66,7 +66,6 @@ class Owners:
         return owner
 
     async def _chain(self, owner: Owner | None, namespace: str) -> AsyncIterator[tuple[Owner, _Known | None]]:
-        """Owners, one above the other, each with what is known of it."""
         for _ in range(_DEEPEST):
             if owner is None:
                 return

@@ -92,7 +92,6 @@ def _without_pods(rows: Iterable[Workload]) -> list[Workload]:
 
 
 def _resources(rows: Iterable[Workload], operations: tuple[str, ...] = _WRITES) -> tuple[ResourceRule, ...]:
-    """The resources of kinds, as one rule for each group."""
     by_group: dict[str, list[str]] = {}
     for row in rows:
         by_group.setdefault(row.group, []).append(row.resource)
@@ -100,7 +99,6 @@ def _resources(rows: Iterable[Workload], operations: tuple[str, ...] = _WRITES) 
 
 
 def _accelerators(settings: Settings) -> Accelerators:
-    """What counts as an accelerator."""
     chosen = settings.tolerations.accelerators
     return Accelerators(chosen.resources, chosen.device_classes)
 

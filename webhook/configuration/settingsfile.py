@@ -84,7 +84,6 @@ _PLAIN = {
 
 
 def _problem(error: Any) -> str:
-    """The problem of one value, with what was found."""
     if error["type"] == "extra_forbidden":
         model: Any = Settings
         for step in error["loc"][:-1]:

@@ -270,7 +270,6 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
-    """The resources that both entries match."""
     rules = [
         # Versions are ignored, because the API server converts writes of other versions.
         ResourceRule(

@@ -254,12 +254,10 @@ def _bundle_remedy(settings: Settings) -> str:
 
 
 def _is_others(settings: Settings) -> bool:
-    """Whether somebody else makes the certificate."""
     return bool(settings.tls.cert_file) and not (settings.manage.apart and settings.manage.secret)
 
 
 def _bundle(encoded: str) -> Bundle:
-    """The CAs of a caBundle. Raises PemError."""
     try:
         return Bundle.from_pem(base64.b64decode(encoded, validate=True)) if encoded else Bundle()
     except binascii.Error as error:

@@ -287,7 +287,6 @@ async def _read(http: web.BaseRequest, seconds: float, held: Body) -> bytes:
 
 
 async def _received(http: web.BaseRequest, held: Body) -> bytes:
-    """The body, which has not arrived yet. Every part is counted as it comes."""
     if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl sends before a large body
         await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         http.writer.output_size = 0

@@ -190,7 +190,6 @@ class Judge:
     async def _looked_up(
         self, facts: Facts, key: Key[Any], resolver: Resolver | None, deadline: float, trace: Trace | None
     ) -> Facts:
-        """The facts with the value of a key, or with the failure to find it."""
         if trace is not None:
             trace.begin()
         entry = await _entry(key, facts.entries, resolver, deadline - asyncio.get_running_loop().time())

@@ -293,7 +293,6 @@ class Registrar:
         bundle: bytes,
         targets: Mapping[str, WriteTarget],
     ) -> bool:
-        """The leader's turn. Raises ClusterError."""
         if registration.apply and registration.owner and (self._owner is None or self._pending(targets)):
             if not await self._find_owner(registration.owner):
                 # Its deletion deletes the configurations. If they were recreated, nothing would delete them any more.
@@ -372,7 +371,6 @@ class Registrar:
         return stored
 
     def _repaired(self, title: str, target: WriteTarget, there: JsonObject | None, stored: JsonObject | None) -> None:
-        """Log a repair: the differences, who caused them, and what still differs."""
         now = self._clock.monotonic()
         self._repairs.add(now)
         left = [] if stored is None else list(target.correction(stored).differences)
@@ -412,7 +410,6 @@ class Registrar:
     def _targets(
         self, registration: Registration, configurations: Mapping[str, JsonObject], bundle: bytes
     ) -> dict[str, WriteTarget]:
-        """The target of each configuration, by kind."""
         if not registration.apply:
             return {kind: BundleOnly(b"" if registration.inject_ca_from else bundle) for kind in configurations}
         if self._owner is not None:

@@ -156,7 +156,6 @@ def _leases(settings: Settings, name: str, reason: str) -> list[Right]:
 
 
 def _record(settings: Settings, verb: str, reason: str) -> list[Right]:
-    """The right to the ConfigMap in which audits leave what they did."""
     name, namespace = settings.audit.record, settings.cluster.namespace
     return _rights(verb, "", "configmaps", reason, name=name, namespace=namespace, vital=False) if name else []
 
@@ -206,7 +205,6 @@ def _listed_workloads(settings: Settings, reason: str) -> list[Right]:
 
 
 def _gangs(settings: Settings) -> Iterator[Right]:
-    """The rights to read what others who place gangs go by."""
     if settings.topology.action == "off":
         return
     reason = "a warning says if no ResourceFlavor of Kueue names the topology"
@@ -268,7 +266,6 @@ def _followed_registration(settings: Settings) -> list[Right]:
 
 
 def _shared(settings: Settings) -> Iterator[Right]:
-    """The rights for the state that replicas share in their Namespace."""
     namespace, secret, verbs = settings.cluster.namespace, settings.tls.secret, (*_FOLLOW, "update")
     if secret:
         reason = "the replicas share the CA in this Secret"
@@ -306,7 +303,6 @@ def _looks(settings: Settings) -> list[Right]:
 
 
 def _published_facts(settings: Settings) -> Iterator[Right]:
-    """The rights to write the ConfigMap with facts for policies."""
     name, namespace = settings.topology.facts, settings.cluster.namespace
     if name and rules.follows_topologies(settings):
         reason = "what topologies have is published in this ConfigMap for policies"
@@ -315,6 +311,5 @@ def _published_facts(settings: Settings) -> Iterator[Right]:
 
 
 def _leads(settings: Settings) -> bool:
-    """Whether the processes agree who leads."""
     chosen = settings.registration
     return bool(settings.tls.secret or settings.manage.apart or chosen.apply or chosen.ca_only)

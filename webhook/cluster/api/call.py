@@ -155,7 +155,6 @@ def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiE
 
 
 async def _send(api: ApiClient, call: Call) -> ClientResponse:
-    """Send a call. Raises ClusterError if there are no credentials to send."""
     client: Any = api  # these parts of the client have no type annotations
     try:
         method, url, headers, body, form = await client.param_serialize(

@@ -141,7 +141,6 @@ async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
 
 
 def _check(settings: Any, loaded: Any, where: str) -> None:
-    """Check for problems that the client ignores. Raises ClusterError."""
     context = loaded.current_context["name"]
     if "host" not in vars(loaded):
         raise ClusterError(f"context {context} of the kubeconfig {where} names a cluster without a server")

@@ -185,7 +185,6 @@ class NamespaceReads:
         self._answers[name] = (now + NAMESPACE_SECONDS, namespace or _missing(name))
 
     async def _ask(self, name: str) -> Namespace | None:
-        """The Namespace; None if it does not exist. Raises ClusterError."""
         call = Call("GET", f"{NAMESPACES_PATH}/{name}", seconds=READ_SECONDS)
         try:
             return namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))

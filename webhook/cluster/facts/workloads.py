@@ -165,7 +165,6 @@ class _Search:
 
 
 def _read(page: Page) -> list[tuple[_Metadata, msgspec.Raw]]:
-    """The metadata of the objects of a page, and the objects. Raises ClusterError."""
     try:
         return [(_ITEM.decode(raw).metadata, raw) for raw in page.items or ()]
     except UNREADABLE as error:

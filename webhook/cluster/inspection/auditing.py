@@ -98,7 +98,6 @@ def _rules(ruleset: RuleSet, resource: ServedResource) -> tuple[Rule, ...]:
 def _named(
     kinds: Sequence[str], served: Sequence[ServedResource], chosen: Mapping[tuple[str, str], ServedResource]
 ) -> dict[tuple[str, str], ServedResource]:
-    """The resources that are asked for. Raises UnknownKindError."""
     found: dict[tuple[str, str], ServedResource] = {}
     for kind in kinds:
         families = {_family(resource) for resource in served if kind.lower() in _names(resource)}
@@ -204,7 +203,6 @@ async def _files(settings: Settings, cluster: Followed) -> tuple[PolicyFiles, li
 
 
 async def _natives(lister: Lister, settings: Settings, release: Release) -> policyset.Native:
-    """The cluster's own policies with their bindings. Raises ClusterError."""
     if not settings.policies.native:
         return policyset.Native(loaded=Loaded())
     documents: dict[str, list[JsonObject]] = {}

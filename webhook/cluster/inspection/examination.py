@@ -101,7 +101,6 @@ async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], a
 
 
 async def _gathered(**reading: Awaitable[Any]) -> dict[str, Any]:
-    """What comes of concurrent reads, by name."""
     return dict(zip(reading, await asyncio.gather(*reading.values()), strict=True))
 
 
@@ -147,7 +146,6 @@ async def _only(reading: Awaitable[list[JsonObject]]) -> JsonObject | None:
 
 
 async def _gated(api: ApiClient) -> list[Gated]:
-    """The Pods behind the gate. Raises ClusterError."""
     pods = []
     for pod in await gated(api):
         try:
@@ -187,7 +185,6 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
 
 
 async def _user(api: ApiClient) -> UserInfo:
-    """The current user, as the API server sees it. Raises ClusterError."""
     review = await send(api, _creation("/apis/authentication.k8s.io/v1", "SelfSubjectReview", {}))
     user = mapping(mapping(review, "status"), "userInfo")
     return UserInfo(user.get("username", ""), groups=tuple(user.get("groups") or ()))

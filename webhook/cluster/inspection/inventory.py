@@ -124,7 +124,6 @@ async def _listed(
     size: int,
     query: tuple[tuple[str, str], ...] = (),
 ) -> AsyncIterator[T]:
-    """The objects of a list, page by page. Raises ClusterError."""
     async for page in pages(api, path, query, size):
         for raw in page.items or ():
             try:

@@ -78,7 +78,6 @@ class LabelWriterReader:
         return of_policy(item, rules.label_exceptions(settings))
 
     async def _policies(self) -> list[tuple[Subject, int, JsonObject]]:
-        """The policies that are bound, in the newest version that is served."""
         for version in VERSIONS:
             root = f"/apis/{GROUP}/{version}"
             try:

@@ -353,7 +353,6 @@ class Gatekeeper:
         return f"The API server refuses to open the gate of Pod {opening.name}: {reason}."
 
     def _back_off(self) -> None:
-        """Leave the API server alone for a while, which gets longer each time."""
         self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
         self._rest = self._pause
 

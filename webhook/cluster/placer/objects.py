@@ -67,7 +67,6 @@ def _pod(raw: msgspec.Raw) -> WatchedPod:
 
 
 def _kept(value: Any, fields: Mapping[str, Any] | None) -> Any:
-    """The fields of an object that are kept, or of the objects in a list."""
     if fields is None or value is None:
         return value
     if isinstance(value, list):

@@ -77,7 +77,6 @@ class PeriodicCheck:
         """Look once. Raises ClusterError and SettingsError."""
 
     def _is_due(self) -> bool:
-        """Whether to look, if this process leads."""
         return True
 
     def _rest(self) -> None:
@@ -251,7 +250,6 @@ class NodeSurvey(PeriodicCheck):
 
 
 def _findings(machines: Sequence[Machine], settings: Settings, topologies: tuple[Topology, ...]) -> _Findings:
-    """What these Nodes have. Raises SettingsError."""
     of_nodes = flaws(machine.node for machine in machines).values()
     flawed = Counter[str](kind for of_node in of_nodes for kind in {flaw.kind for flaw in of_node})
     facts: dict[str, str] = {}
@@ -294,7 +292,6 @@ def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
 
 
 def _is_unschedulable(pod: JsonObject) -> bool:
-    """Whether the scheduler has found no Node for a Pod."""
     status = mapping(pod, "status")
     conditions = status.get("conditions") if isinstance(status.get("conditions"), list) else []
     return (

@@ -119,7 +119,6 @@ class Leadership:
         return max(self._renewed + self._durations.renew - self._clock.monotonic(), 0.0)
 
     async def _look(self) -> None:
-        """Read the Lease, and take or renew it if this process may."""
         try:
             lease: Json | None = await self._sent("GET", self._path)
         except ClusterError as error:
@@ -141,7 +140,6 @@ class Leadership:
             await self._take(lease, spec, holder)
 
     async def _take(self, lease: Json | None, spec: Json, holder: str) -> None:
-        """Take or renew the Lease, in the version that was read."""
         began, held = self._clock.monotonic(), holder == self.identity
         if held:
             reason = "it was held under this identity already"
@@ -181,7 +179,6 @@ class Leadership:
         await self._sent(method, self._collection if lease is None else self._path, body)
 
     async def _sent(self, method: str, path: str, body: Json | None = None) -> Json:
-        """The Lease in the answer to a request. Raises ClusterError."""
         return await send(self._api, Call(method, path, body=body, seconds=_SECONDS))
 
     def _lost(self, reason: str) -> None:

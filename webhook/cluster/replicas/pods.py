@@ -161,7 +161,6 @@ class ReplicaPods(Followers):
         return await asyncio.gather(*(shown(pod) for pod in self._pods.values if pod.address))
 
     async def _ask(self, session: ClientSession, free: asyncio.Semaphore, pod: ReplicaPod) -> None:
-        """Ask a Pod for its paths. A Pod that does not answer is asked again."""
         url = URL.build(scheme="http", host=pod.address, port=pod.ports.get(HEALTH), path=PATHS)
         try:
             async with free, session.get(url) as answer:

@@ -110,7 +110,6 @@ class FollowedGroup:
         return served
 
     def _reflector(self, kind: str, served: ServedResource) -> Reflector[Any]:
-        """What follows a kind that is served, under one of its names."""
         raise NotImplementedError
 
     def _gone(self, kind: str) -> None:
@@ -141,7 +140,6 @@ class FollowedGroup:
 
 
 def _right(watch: _Watch) -> str:
-    """The right that has to be granted."""
     if watch.reflector.status != 403:
         return ""
     target = watch.served.resource

@@ -130,7 +130,6 @@ def _query(key: ParametersKey) -> tuple[tuple[str, str], ...]:
 
 
 def _right(key: ParametersKey, served: ServedResource) -> str:
-    """The right that has to be granted."""
     group = key.kind.api_version.rpartition("/")[0]
     role = f"a Role in namespace {key.namespace}" if key.namespace else "a ClusterRole"
     plural = served.resource.resource
@@ -280,7 +279,6 @@ class FollowedKind:
         return next((watch for watch in watches if watch.synced and key in watch.keys), None)
 
     def _noticed(self, watch: ParamWatch) -> None:
-        """Take over what a watch has listed."""
         if watch.synced:
             self._serving |= dict.fromkeys((key for key in watch.keys if self._planned.get(key) is watch), watch)
         self._clear()
@@ -301,7 +299,6 @@ class FollowedKind:
             watch.task.add_done_callback(self._ending.discard)
 
     async def _settled(self, key: ParametersKey, seconds: float) -> bool:
-        """Whether the parameters become known within some seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._decided.wait()
@@ -323,7 +320,6 @@ class FollowedKind:
         return watch
 
     def _current(self) -> list[ParamWatch]:
-        """The planned watches, in the order of their reaches."""
         return sorted(
             {id(watch): watch for watch in self._planned.values()}.values(), key=lambda watch: str(watch.reach)
         )

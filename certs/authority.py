@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from certs.errors import AuthorityError, KeyMismatchError, PairError, PemError
+from certs.errors import CertificateError, KeyMismatchError, PairError, PemError
 from certs.material import (
-    Certified,
     PrivateKey,
+    fingerprint,
     key_pem,
     load_certificates,
     load_key,
@@ -33,40 +33,55 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf(Certified):
-    """A certificate chain and its key, which can be served. `chain` has the leaf first, then its intermediates.
-
-    Make one with `load_pair` or `Authority.issue`, which ensure that chain and key belong together. Two leaves are
-    equal if their chains are, because a certificate has only one key.
-    """
+class Pair:
+    """A certificate chain and its key. Two are equal if their chains are, because a certificate has only one key."""
 
     chain: tuple[x509.Certificate, ...]
     key: PrivateKey = field(repr=False, compare=False)
 
     @property
     def certificate(self) -> x509.Certificate:
-        """The leaf itself."""
+        """The first certificate of the chain."""
         return self.chain[0]
 
     @property
     def cert_pem(self) -> bytes:
-        """The chain as PEM, leaf first: what `tls.crt` holds."""
+        """The chain as PEM: what `tls.crt` or `ca.crt` holds."""
         return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
     @property
     def key_pem(self) -> bytes:
-        """The key as PEM, not encrypted: what `tls.key` holds."""
+        """The key as PEM, not encrypted: what `tls.key` or `ca.key` holds."""
         return key_pem(self.key)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The DNS names and IP addresses for which the leaf is valid."""
-        return names_of(self.certificate)
 
     @property
     def not_before(self) -> datetime:
         """The first moment at which clients accept it, aware, UTC."""
         return self.certificate.not_valid_before_utc
+
+    @property
+    def not_after(self) -> datetime:
+        """The last moment at which clients accept it, aware, UTC."""
+        return self.certificate.not_valid_after_utc
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate, 64 hexadecimal digits."""
+        return fingerprint(self.certificate)
+
+
+class Leaf(Pair):
+    """A chain and its key, which can be served: the leaf first, then its intermediates.
+
+    Make one with `load_pair` or `Authority.issue`, which ensure that chain and key belong together.
+    """
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The DNS names and IP addresses for which the leaf is valid."""
+        return names_of(self.certificate)
 
 
 def load_pair(cert_pem: bytes, key_pem: bytes) -> Leaf:
@@ -128,31 +143,19 @@ CLOCK_SKEW: Final = LEAF_LIFETIME / 2
 _LONGEST_COMMON_NAME: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Authority(Certified):
-    """A CA certificate and its key. Two authorities are equal if their certificates are."""
+class Authority(Pair):
+    """A CA certificate and its key."""
 
-    certificate: x509.Certificate
-    key: PrivateKey = field(repr=False, compare=False)
-
-    @property
-    def cert_pem(self) -> bytes:
-        """The certificate as PEM: what `ca.crt` holds."""
-        return self.certificate.public_bytes(Encoding.PEM)
-
-    @property
-    def key_pem(self) -> bytes:
-        """The key as PEM, not encrypted: what `ca.key` holds."""
-        return key_pem(self.key)
+    __slots__ = ()
 
     def signs_at(self, now: datetime) -> bool:
         """Whether clients accept the CA at that moment, and what it signs then for a while."""
-        return self.certificate.not_valid_before_utc <= now < self.not_after
+        return self.not_before <= now < self.not_after
 
     def issue(self, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
         """Make a key and a certificate for a server of these names (DNS or IP), valid for `lifetime` from now.
 
-        Raises InvalidNameError if a name cannot stand in a certificate, or no name is given; AuthorityError if the CA
+        Raises InvalidNameError if a name cannot stand in a certificate, or no name is given; CertificateError if the CA
         is not valid now, or would expire before the leaf.
         """
         subjects = subject_names(names)
@@ -162,7 +165,7 @@ class Authority(Certified):
         common_name = authority_subject(str(subjects[0].value)[:_LONGEST_COMMON_NAME])
         builder = (
             _builder(common_name, self.certificate.subject, key)
-            .not_valid_before(max(now - _backdated(lifetime), self.certificate.not_valid_before_utc))
+            .not_valid_before(max(now - _backdated(lifetime), self.not_before))
             .not_valid_after(now + lifetime)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             # In TLS an EC key only signs. Key encipherment is for RSA key exchange, which TLS 1.3 dropped.
@@ -176,29 +179,31 @@ class Authority(Certified):
 
     def _check_span(self, now: datetime, lifetime: timedelta) -> None:
         if lifetime <= timedelta():
-            raise AuthorityError(f"a lifetime of {lifetime} is over before it began; give a positive one")
-        start, end = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
-        if not start <= now <= end:
-            raise AuthorityError(
-                f"the CA {titled(self.certificate.subject)} is valid from {moment(start)} to {moment(end)}"
+            raise CertificateError(f"a lifetime of {lifetime} is over before it began; give a positive one")
+        title = titled(self.certificate.subject)
+        if not self.not_before <= now <= self.not_after:
+            raise CertificateError(
+                f"the CA {title} is valid from {moment(self.not_before)} to {moment(self.not_after)}"
                 f" and cannot sign at {moment(now)}; make a new CA"
             )
-        if now + lifetime > end:
-            raise AuthorityError(
-                f"a leaf until {moment(now + lifetime)} would outlive the CA {titled(self.certificate.subject)},"
-                f" which ends on {moment(end)}; ask for a shorter lifetime or make a new CA"
+        if now + lifetime > self.not_after:
+            raise CertificateError(
+                f"a leaf until {moment(now + lifetime)} would outlive the CA {title},"
+                f" which ends on {moment(self.not_after)}; ask for a shorter lifetime or make a new CA"
             )
 
 
 def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
     """A new self-signed CA that may sign leaves but not further CAs, valid for `lifetime` from now.
 
-    Raises AuthorityError if the name is empty or longer than 64 characters, or the lifetime is not positive.
+    Raises CertificateError if the name is empty or longer than 64 characters, or the lifetime is not positive.
     """
     if not 0 < len(name) <= _LONGEST_COMMON_NAME:
-        raise AuthorityError(f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}")
+        raise CertificateError(
+            f"the CA's name {name!r} has {len(name)} characters; give it 1 to {_LONGEST_COMMON_NAME}"
+        )
     if lifetime <= timedelta():
-        raise AuthorityError(f"a lifetime of {lifetime} is over before it began; give a positive one")
+        raise CertificateError(f"a lifetime of {lifetime} is over before it began; give a positive one")
     key = new_key()
     subject = authority_subject(name)
     builder = (
@@ -208,7 +213,7 @@ def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timede
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
     )
-    return Authority(_signed(builder, key), key)
+    return Authority((_signed(builder, key),), key)
 
 
 def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:

@@ -5,8 +5,6 @@
     ├── PemError                text that is not the PEM it should be; `damaged` says whether it was once
     ├── PairError               a certificate and a key that cannot be served together
     │   └── KeyMismatchError    the key belongs to another certificate
-    ├── AuthorityError          a CA that cannot sign what it is asked to sign
-    ├── ServingError            a sound pair that OpenSSL refuses to serve
     └── StoreError              a file that cannot be read or written
         └── ForeignFileError    a file that was not made here, so it is not overwritten either
 
@@ -40,14 +38,6 @@ class PairError(CertificateError):
 
 class KeyMismatchError(PairError):
     """The private key is not the one of the certificate."""
-
-
-class AuthorityError(CertificateError):
-    """A CA may not or cannot sign what it was asked to sign."""
-
-
-class ServingError(CertificateError):
-    """OpenSSL refuses a pair although certificate and key belong together."""
 
 
 class StoreError(CertificateError):

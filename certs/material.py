@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -154,27 +154,6 @@ def fingerprint(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(SHA256()).hex()
 
 
-class Certified:
-    """The base class of a CA and of a leaf."""
-
-    __slots__ = ()
-    if TYPE_CHECKING:
-
-        @property
-        def certificate(self) -> x509.Certificate:
-            """The certificate."""
-
-    @property
-    def not_after(self) -> datetime:
-        """The last moment at which clients accept it, aware, UTC."""
-        return self.certificate.not_valid_after_utc
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the certificate, 64 hexadecimal digits."""
-        return fingerprint(self.certificate)
-
-
 def may_sign(certificate: x509.Certificate) -> bool:
     """Whether clients accept certificates that it signed: it is a CA, and its key usage, if stated, allows it."""
     try:
@@ -254,28 +233,18 @@ def public_fingerprint(key: PublicKeyTypes) -> str:
     return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(tuple[x509.Certificate, ...]):
     """CA certificates in a fixed order, each at most once. An empty bundle is allowed and trusts nobody.
 
     The order means nothing to clients. Because of it, replicas that know the same CAs write the same bytes.
     """
 
-    certificates: tuple[x509.Certificate, ...] = ()
-
-    def __iter__(self) -> Iterator[x509.Certificate]:
-        return iter(self.certificates)
-
-    def __len__(self) -> int:
-        return len(self.certificates)
-
-    def __contains__(self, certificate: object) -> bool:
-        return certificate in self.certificates
+    __slots__ = ()
 
     @property
     def pem(self) -> bytes:
         """The certificates as PEM: what `ca-bundle.crt` holds and, in base64, a `caBundle`."""
-        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.certificates)
+        return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self)
 
     @classmethod
     def from_pem(cls, text: bytes) -> Bundle:
@@ -283,7 +252,7 @@ class Bundle:
 
         Raises PemError, which names the block, if the text is empty or contains anything but certificates.
         """
-        return cls(tuple(dict.fromkeys(load_certificates(text))))
+        return cls(dict.fromkeys(load_certificates(text)))
 
 
 def merge(certificates: Iterable[x509.Certificate], now: datetime) -> Bundle:
@@ -293,8 +262,7 @@ def merge(certificates: Iterable[x509.Certificate], now: datetime) -> Bundle:
     order of the argument does not matter.
     """
     alive = {certificate for certificate in certificates if certificate.not_valid_after_utc >= now}
-    newest_first = sorted(alive, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca)))
-    return Bundle(tuple(newest_first))
+    return Bundle(sorted(alive, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca))))
 
 
 # RFC 1035 section 2.3.4, less the root's byte and a length byte.
@@ -392,7 +360,15 @@ _BROKEN_HASHES = ("md5", "sha1")
 
 def weakness(certificate: x509.Certificate) -> str | None:
     """Why the certificate is too weak to be accepted everywhere; None if it is not."""
-    return _key_weakness(certificate) or _signature_weakness(certificate)
+    if flaw := _key_weakness(certificate):
+        return flaw
+    try:
+        algorithm = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return f"its signature algorithm {certificate.signature_algorithm_oid.dotted_string} is unknown"
+    if algorithm is not None and algorithm.name in _BROKEN_HASHES:
+        return f"it is signed with {algorithm.name.upper()}, which Go refuses; sign it with SHA-256"
+    return None
 
 
 def key_title(certificate: x509.Certificate) -> str:
@@ -431,13 +407,3 @@ def _key_weakness(certificate: x509.Certificate) -> str | None:
             return None
         case _:
             return f"its key is {key_title(certificate)}, which Go's TLS does not accept; use EC, RSA or Ed25519"
-
-
-def _signature_weakness(certificate: x509.Certificate) -> str | None:
-    try:
-        algorithm = certificate.signature_hash_algorithm
-    except UnsupportedAlgorithm:
-        return f"its signature algorithm {certificate.signature_algorithm_oid.dotted_string} is unknown"
-    if algorithm is not None and algorithm.name in _BROKEN_HASHES:
-        return f"it is signed with {algorithm.name.upper()}, which Go refuses; sign it with SHA-256"
-    return None

@@ -95,7 +95,8 @@ def _find(
         raise _foreign(cert_name, f"it holds {titled(chain[0].subject)}, issued by {titled(chain[0].issuer)}")
     key = _parsed(stored, key_name, load_key)
     if isinstance(chain, str):
-        if cert_name not in stored and not isinstance(key, str) and not _names_us(stored):
+        is_lone = cert_name not in stored and not isinstance(key, str)
+        if is_lone and not any(_names_us(stored.get(name, b"")) for name in (CA_CERT, LEAF_CERT, BUNDLE)):
             raise _foreign(key_name, f"it holds a private key and there is no {cert_name} to tell whose")
         return StoredPair(problem=chain)
     if isinstance(key, str):
@@ -114,11 +115,9 @@ def _parsed(stored: Mapping[str, bytes], name: str, parse: Callable[[bytes], _T]
         return f"{name} is missing"
     try:
         return parse(stored[name])
-    except PemError as error:
-        if error.damaged:
+    except (PemError, PairError) as error:
+        if isinstance(error, PemError) and error.damaged:
             return f"{name} is damaged: {error}"
-        raise _foreign(name, str(error)) from error
-    except PairError as error:
         raise _foreign(name, str(error)) from error
 
 
@@ -130,15 +129,11 @@ def _is_ours(name: x509.Name) -> bool:
     return name == authority_subject()
 
 
-def _names_us(stored: Mapping[str, bytes]) -> bool:
-    for name in (CA_CERT, LEAF_CERT, BUNDLE):
-        try:
-            certificates = load_certificates(stored.get(name, b""))
-        except PemError:
-            continue
-        if any(_is_ours(certificate.issuer) for certificate in certificates):
-            return True
-    return False
+def _names_us(text: bytes) -> bool:
+    try:
+        return any(_is_ours(certificate.issuer) for certificate in load_certificates(text))
+    except PemError:
+        return False
 
 
 class _Share(NamedTuple):
@@ -153,19 +148,6 @@ class _Share(NamedTuple):
 _AUTHORITY: Final = _Share(2, 3, "two thirds of its life were over")
 # A leaf lives for days, and whoever renews it may be down for some of them.
 _LEAF: Final = _Share(1, 2, "half of its life was over")
-
-
-def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority: Authority) -> str | None:
-    """All reasons to renew the leaf now, joined by `; `; None if it can still be served.
-
-    Names that are no longer needed are not a reason, because a leaf lives for days only.
-    """
-    return "; ".join(_leaf_reasons(leaf.certificate, now, tuple(names), authority)) or None
-
-
-def authority_renewal_reason(authority: Authority, now: datetime) -> str | None:
-    """All reasons to renew the CA now, joined by `; `; None if it can still sign what it should."""
-    return "; ".join(_authority_reasons(authority.certificate, now)) or None
 
 
 def authority_renewal_due(certificate: x509.Certificate) -> datetime:
@@ -183,28 +165,29 @@ def _due(certificate: x509.Certificate, share: _Share) -> datetime:
     return certificate.not_valid_before_utc + life * share.numerator / share.denominator
 
 
-def _leaf_reasons(
-    certificate: x509.Certificate, now: datetime, names: tuple[str, ...], authority: Authority
-) -> Iterator[str]:
+def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority: Authority) -> str | None:
+    """All reasons to renew the leaf now, joined by `; `; None if it can still be served.
+
+    Names that are no longer needed are not a reason, because a leaf lives for days only.
+    """
+    certificate, reasons = leaf.certificate, []
     if missing := missing_names(certificate, names):
-        yield f"it is not for {listed(missing)}, only for {listed(names_of(certificate))}"
-    yield from _life_reasons(certificate, now, _LEAF)
+        reasons.append(f"it is not for {listed(missing)}, only for {listed(names_of(certificate))}")
+    reasons += _life_reasons(certificate, now, _LEAF)
     if not issued_by(certificate, authority.certificate):
-        yield (
+        reasons.append(
             f"it is signed by another CA than the current one: its issuer is {titled(certificate.issuer)},"
             f" the current CA {titled(authority.certificate.subject)} with SHA-256 {authority.fingerprint}"
         )
-    if (weak := weakness(certificate)) is not None:
-        yield weak
+    return "; ".join((*reasons, *filter(None, [weakness(certificate)]))) or None
 
 
-def _authority_reasons(certificate: x509.Certificate, now: datetime) -> Iterator[str]:
-    life = tuple(_life_reasons(certificate, now, _AUTHORITY))
-    yield from life
-    if not life and now + LEAF_LIFETIME > certificate.not_valid_after_utc:
-        yield f"a leaf issued now would outlive it: it ends on {moment(certificate.not_valid_after_utc)}"
-    if (weak := weakness(certificate)) is not None:
-        yield weak
+def authority_renewal_reason(authority: Authority, now: datetime) -> str | None:
+    """All reasons to renew the CA now, joined by `; `; None if it can still sign what it should."""
+    reasons = list(_life_reasons(authority.certificate, now, _AUTHORITY))
+    if not reasons and now + LEAF_LIFETIME > authority.not_after:
+        reasons.append(f"a leaf issued now would outlive it: it ends on {moment(authority.not_after)}")
+    return "; ".join((*reasons, *filter(None, [weakness(authority.certificate)]))) or None
 
 
 def _life_reasons(certificate: x509.Certificate, now: datetime, share: _Share) -> Iterator[str]:
@@ -252,7 +235,7 @@ class AuthorityPlan:
 def plan(stored: Mapping[str, bytes], names: Iterable[str], now: datetime) -> Ensured:
     """Decide about CA, bundle and leaf. `stored` maps file names to contents; absent files have no entry.
 
-    Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
+    Raises ForeignFileError where a file was not made here; InvalidNameError and CertificateError as `Authority.issue`
     does.
     """
     trust = plan_authority(stored, now)
@@ -272,7 +255,7 @@ def plan_authority(stored: Mapping[str, bytes], now: datetime, *, remembered: Bu
     """
     stored_authority = find_authority(stored)
     pair, reason = stored_authority.pair, stored_authority.problem
-    authority = Authority(pair.certificate, pair.key) if pair is not None else None
+    authority = Authority((pair.certificate,), pair.key) if pair is not None else None
     if authority is not None:
         reason = authority_renewal_reason(authority, now) or ""
     reasons: list[str] = []
@@ -301,7 +284,7 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
         pair = find_authority(stored).pair
     except ForeignFileError:
         return None
-    authority = Authority(pair.certificate, pair.key) if pair else None
+    authority = Authority((pair.certificate,), pair.key) if pair else None
     return authority if authority and authority.signs_at(now) else None
 
 
@@ -313,7 +296,7 @@ def plan_leaf(
     trusted: whether clients know the CA. Until they do, a stored leaf that is valid stays, whatever is due. If the CA
     itself is about to expire, a new leaf expires with it.
 
-    Raises ForeignFileError where a file was not made here; InvalidNameError and AuthorityError as `Authority.issue`
+    Raises ForeignFileError where a file was not made here; InvalidNameError and CertificateError as `Authority.issue`
     does.
     """
     names = tuple(names)

@@ -7,13 +7,12 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from certs.authority import Leaf, load_pair
-from certs.errors import CertificateError, ServingError
+from certs.errors import CertificateError
 from certs.material import Bundle, moment
 from certs.store import read_present
 
@@ -58,12 +57,6 @@ class FollowedFiles:
 _ALPN: Final = ("http/1.1",)  # aiohttp speaks nothing else; the API server's client falls back to it from h2.
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    leaf: Leaf
-    context: ssl.SSLContext
-
-
 class ServingContext:
     """Owns the `ssl.SSLContext` that a server listens with; the pair that it serves can be swapped at any time.
 
@@ -76,12 +69,14 @@ class ServingContext:
     Clients may be asked for certificates, too. OpenSSL reads whether to ask and how to verify from the listening
     context, but the CAs from the context that the handshake was delegated to; so both are configured.
 
-    Not thread-safe: swap on the thread that runs the server's event loop.
+    leaf: that new connections are served; None before the first one. failure: why the last attempt to swap failed; None
+    if it succeeded. Not thread-safe: swap on the thread that runs the server's event loop.
     """
 
     def __init__(self) -> None:
-        self._served: _Served | None = None
-        self._failure: str | None = None
+        self.leaf: Leaf | None = None
+        self._handshakes: ssl.SSLContext | None = None
+        self.failure: str | None = None
         self._clients: Bundle | None = None
         self.context: Final = _server_context()
         # Called for every handshake, whether or not the client names a server: clients that dial an IP do not.
@@ -90,16 +85,16 @@ class ServingContext:
     def swap(self, cert_pem: bytes, key_pem: bytes) -> Leaf:
         """Serve this pair from the next handshake on, and return its leaf.
 
-        Raises PemError, PairError and KeyMismatchError as `load_pair` does, and ServingError if OpenSSL refuses the
+        Raises PemError, PairError and KeyMismatchError as `load_pair` does, and CertificateError if OpenSSL refuses the
         pair. The previous pair, if any, is still served then.
         """
         try:
             leaf = load_pair(cert_pem, key_pem)
-            served = _Served(leaf, _loaded(leaf, self._clients))
+            self._handshakes = _loaded(leaf, self._clients)
         except CertificateError as error:
-            self._failure = str(error)
+            self.failure = str(error)
             raise
-        self._served, self._failure = served, None
+        self.leaf, self.failure = leaf, None
         return leaf
 
     def follow(self, files: FollowedFiles) -> Leaf | None:
@@ -111,7 +106,7 @@ class ServingContext:
             with files.changes() as contents:
                 return self.swap(*contents) if contents else None
         except CertificateError as error:
-            self._failure = str(error)
+            self.failure = str(error)
             raise
 
     def require_clients(self, authorities: Bundle) -> None:
@@ -121,12 +116,11 @@ class ServingContext:
         common tools write. The first call must be made before the server listens: a handshake that has begun asks for
         no certificate.
 
-        Raises ServingError if OpenSSL refuses the bundle; the previous CAs stay in force then.
+        Raises CertificateError if OpenSSL refuses the bundle; the previous CAs stay in force then.
         """
-        leaf = self.leaf
-        context = _server_context(authorities) if leaf is None else _loaded(leaf, authorities)
-        if leaf is not None:
-            self._served = _Served(leaf, context)
+        context = _server_context(authorities) if self.leaf is None else _loaded(self.leaf, authorities)
+        if self.leaf is not None:
+            self._handshakes = context
         self._clients = authorities
         self.context.verify_mode, self.context.verify_flags = context.verify_mode, context.verify_flags
 
@@ -142,53 +136,32 @@ class ServingContext:
                 return bundle
         return None
 
-    @property
-    def leaf(self) -> Leaf | None:
-        """The leaf that new connections are served; None before the first one."""
-        return self._served.leaf if self._served else None
-
-    @property
-    def not_after(self) -> datetime | None:
-        """When the served leaf expires (aware, UTC)."""
-        return self._served.leaf.not_after if self._served else None
-
-    @property
-    def fingerprint(self) -> str | None:
-        """SHA-256 of the served leaf, 64 hexadecimal digits."""
-        return self._served.leaf.fingerprint if self._served else None
-
-    @property
-    def failure(self) -> str | None:
-        """Why the last attempt to swap failed; None if it succeeded."""
-        return self._failure
-
     def unready_reason(self, now: datetime) -> str | None:
         """Why clients cannot connect at `now`; None if they can. A failed swap is not such a reason."""
-        if self._served is None:
-            because = f": {self._failure}" if self._failure else ""
+        if self.leaf is None:
+            because = f": {self.failure}" if self.failure else ""
             return f"no certificate is served yet{because}"
-        leaf = self._served.leaf
-        if now > leaf.not_after:
-            return f"the served certificate expired on {moment(leaf.not_after)}"
-        if now < leaf.not_before:
-            return f"the served certificate is not valid before {moment(leaf.not_before)}"
+        if now > self.leaf.not_after:
+            return f"the served certificate expired on {moment(self.leaf.not_after)}"
+        if now < self.leaf.not_before:
+            return f"the served certificate is not valid before {moment(self.leaf.not_before)}"
         return None
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> int | None:
-        if self._served is None:
+        if self._handshakes is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         # TLS 1.2 can resume a session by its id alone, and Python cannot switch that off. The client's certificate
         # would not be verified again, although the required CA may have changed.
         if self._clients is not None and connection.session_reused:
             return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
-        connection.context = self._served.context
+        connection.context = self._handshakes
         return None
 
 
 def _server_context(clients: Bundle | None = None) -> ssl.SSLContext:
     """A context without a pair. Handshakes read settings from both contexts, so both are made here.
 
-    clients: the CAs that must have signed the clients' certificates; None if clients need none. Raises ServingError.
+    clients: the CAs that must have signed clients' certificates; None if clients need none. Raises CertificateError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -204,7 +177,7 @@ def _server_context(clients: Bundle | None = None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=clients.pem.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:  # ValueError if it is empty
-            raise ServingError(f"OpenSSL refuses the CAs of clients: {error}") from error
+            raise CertificateError(f"OpenSSL refuses the CAs of clients: {error}") from error
     return context
 
 
@@ -215,5 +188,5 @@ def _loaded(leaf: Leaf, clients: Bundle | None) -> ssl.SSLContext:
         try:
             context.load_cert_chain(path)
         except ssl.SSLError as error:
-            raise ServingError(f"OpenSSL refuses the pair: {error.reason or error}") from error
+            raise CertificateError(f"OpenSSL refuses the pair: {error.reason or error}") from error
     return context

@@ -176,7 +176,7 @@ def ensure(store: DirectoryStore, names: Iterable[str], now: datetime) -> Ensure
     Any number of processes may call it on one directory: the first makes the pair, the others find it.
 
     Raises StoreError if a file or the directory cannot be read or written; ForeignFileError, with nothing changed, if a
-    file was not made here; InvalidNameError and AuthorityError as `Authority.issue` does.
+    file was not made here; InvalidNameError and CertificateError as `Authority.issue` does.
     """
     with store.locked():
         try:

@@ -115,7 +115,7 @@ class StoredAuthority:
             plan = plan_authority({}, now, remembered=self.bundle)
             problem = f"{title} is not what its name is reserved for: {error}"
             reasons.append(f"{problem}, and is overwritten")
-        if not self._secret.exists and self.bundle.certificates:
+        if not self._secret.exists and self.bundle:
             reasons.append(f"{title} is gone, and is made again; the CAs that it held are trusted until they expire")
         usable = usable_authority(stored, now) if plan.problem else plan.authority
         self._use(plan, usable)
@@ -126,9 +126,7 @@ class StoredAuthority:
     def _use(self, plan: AuthorityPlan, usable: Authority | None) -> None:
         """Use what is usable before the plan is executed."""
         if plan.problem:  # the plan's CA is new, and another process may also make one
-            self.bundle = Bundle(
-                tuple(certificate for certificate in plan.bundle if certificate != plan.authority.certificate)
-            )
+            self.bundle = Bundle(one for one in plan.bundle if one != plan.authority.certificate)
             self.authority = usable or self.authority
         else:
             self.bundle = plan.bundle

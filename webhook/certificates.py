@@ -118,8 +118,8 @@ class Certificates(Renewed):
         """Serve the leaf from the last look. If clients do not know its CA, only if the served leaf is unusable."""
         if self._own is not None:
             self._install(self._own.leaf, self._own.authority, trusted)
-        if self.serving.not_after is not None:
-            self._metrics.certificate_expiry.set(self.serving.not_after.timestamp())
+        if self.serving.leaf is not None:
+            self._metrics.certificate_expiry.set(self.serving.leaf.not_after.timestamp())
 
     def unready(self) -> list[str]:
         """Why clients cannot connect; empty if they can."""
@@ -137,7 +137,7 @@ class Certificates(Renewed):
                 return
             self.serving.swap(leaf.cert_pem, leaf.key_pem)
             self._metrics.authority_expiry.set(authority.not_after.timestamp())
-            self._log_served()
+            self._log_served(leaf)
             # Clients do not trust it yet. They should rather use a replica that serves a leaf of the old CA.
             self._unknown = self._unknown if known else True
         self._unknown = self._unknown and not trusted(authority.certificate)
@@ -152,8 +152,8 @@ class Certificates(Renewed):
 
     def _follow(self, files: FollowedFiles) -> None:
         try:
-            if self.serving.follow(files) is not None:
-                self._log_served()
+            if (leaf := self.serving.follow(files)) is not None:
+                self._log_served(leaf)
         except CertificateError as error:
             if str(error) != self._refused:  # log it once: it is checked every few seconds
                 self._log.warning("certificate refused", reason=str(error))
@@ -172,8 +172,7 @@ class Certificates(Renewed):
             self._log.info("client certificates required", authorities=authorities)
         return ""
 
-    def _log_served(self) -> None:
-        leaf = self.serving
+    def _log_served(self, leaf: Leaf) -> None:
         self._log.info("certificate served", fingerprint=leaf.fingerprint, expires=str(leaf.not_after))
 
 

@@ -24,7 +24,7 @@ from certs.authority import (
     load_pair,
     new_authority,
 )
-from certs.errors import AuthorityError, InvalidNameError, KeyMismatchError, PairError, PemError
+from certs.errors import CertificateError, InvalidNameError, KeyMismatchError, PairError, PemError
 from certs.material import issued_by, moment, new_key, public_fingerprint
 from certs.plan import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
 
@@ -171,7 +171,7 @@ def test_an_authority_signs_nothing_that_would_not_hold(
     authority: Authority, now: datetime, offset: timedelta, lifetime: timedelta, message: str
 ) -> None:
     """A leaf that clients would not accept, now or before its end, is refused with the dates."""
-    with pytest.raises(AuthorityError) as raised:
+    with pytest.raises(CertificateError) as raised:
         authority.issue(["a.example"], now + offset, lifetime=lifetime)
 
     assert str(raised.value) == message.format(start=moment(now - CLOCK_SKEW))
@@ -180,7 +180,7 @@ def test_an_authority_signs_nothing_that_would_not_hold(
 @pytest.mark.parametrize("name", ["", "x" * 65], ids=["empty", "long"])
 def test_an_authority_needs_a_name_that_fits(name: str, now: datetime) -> None:
     """A CA without a name cannot be found by clients, and a name over 64 characters is no common name."""
-    with pytest.raises(AuthorityError, match=f"has {len(name)} characters; give it 1 to 64"):
+    with pytest.raises(CertificateError, match=f"has {len(name)} characters; give it 1 to 64"):
         new_authority(now, name=name)
 
 
@@ -188,7 +188,7 @@ def test_authorities_made_elsewhere_can_sign(forge: Any, now: datetime) -> None:
     """An RSA CA without identifiers, as openssl makes it, signs, and its leaves point to its key all the same."""
     ca = x509.BasicConstraints(ca=True, path_length=None)
     certificate, key = forge("their CA", key=rsa.generate_private_key(65537, 2048), names=[], extensions=[ca])
-    theirs = Authority(certificate, key)
+    theirs = Authority((certificate,), key)
 
     leaf = theirs.issue(["a.example"], now, lifetime=timedelta(days=1))
 
@@ -360,7 +360,7 @@ def test_a_weak_authority_is_renewed(forge: Forge, now: datetime, weak_key: rsa.
     """A CA with a key that clients refuse is no CA to go on with."""
     certificate, key = forge("CA", key=weak_key, end=now + timedelta(days=365))
 
-    assert authority_renewal_reason(Authority(certificate, key), now) == (
+    assert authority_renewal_reason(Authority((certificate,), key), now) == (
         "its key is RSA 1024; RSA needs 2048 bits or more"
     )
 

@@ -186,7 +186,7 @@ def test_a_bundle_comes_back_from_pem(certificates: tuple[x509.Certificate, ...]
     """What is written is read again, order and all; nothing at all cannot be read."""
     merged = merge(certificates, when)
 
-    if merged.certificates:
+    if merged:
         assert Bundle.from_pem(merged.pem) == merged
     else:
         with pytest.raises(PemError, match="it is empty"):

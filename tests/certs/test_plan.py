@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 
 from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
-from certs.errors import AuthorityError, ForeignFileError, InvalidNameError
+from certs.errors import CertificateError, ForeignFileError, InvalidNameError
 from certs.material import Bundle, issued_by, moment, new_key
 from certs.plan import (
     BUNDLE,
@@ -91,7 +91,7 @@ def test_an_authority_is_renewed_with_overlap(stored: Mapping[str, bytes], now: 
     decided = plan(stored, _NAMES, later)
 
     assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
-    assert decided.bundle.certificates == (decided.authority.certificate, old)
+    assert decided.bundle == (decided.authority.certificate, old)
     assert decided.reasons[0] == (
         f"ca.crt was renewed: two thirds of its life were over on {moment(now + _AUTHORITY_DUE)};"
         f" it ends on {moment(now + AUTHORITY_LIFETIME)}"
@@ -108,7 +108,7 @@ def test_an_expired_authority_leaves_the_bundle(stored: Mapping[str, bytes], now
     decided = plan(rotated, _NAMES, later)
 
     assert list(decided.writes) == [BUNDLE]
-    assert decided.bundle.certificates == (decided.authority.certificate,)
+    assert decided.bundle == (decided.authority.certificate,)
     assert decided.reasons == (
         "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
     )
@@ -436,7 +436,7 @@ def test_a_leaf_does_not_outlive_its_authority(authority: Authority, now: dateti
     leaf, _ = plan_leaf({}, authority, _NAMES, now + 363 * _DAY, trusted=True)
 
     assert leaf.not_after == authority.not_after
-    with pytest.raises(AuthorityError):
+    with pytest.raises(CertificateError):
         plan_leaf({}, authority, _NAMES, now + 366 * _DAY, trusted=True)
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from certs.authority import Authority, Leaf, new_authority
-from certs.errors import CertificateError, KeyMismatchError, ServingError
+from certs.errors import CertificateError, KeyMismatchError
 from certs.material import Bundle, fingerprint, moment, new_key
 from certs.serving import FollowedFiles, ServingContext
 
@@ -188,7 +188,7 @@ async def test_a_pair_that_does_not_match_changes_nothing(server: Server, real_a
         server.serving.swap(new.cert_pem, old.key_pem)
 
     assert (await server.connect(bundle)).fingerprint == old.fingerprint
-    assert (server.serving.fingerprint, server.serving.not_after) == (old.fingerprint, old.not_after)
+    assert server.serving.leaf == old
     assert (server.serving.failure, server.serving.unready_reason(_TODAY)) == (str(raised.value), None)
 
 
@@ -200,7 +200,7 @@ async def test_a_pair_that_openssl_refuses_changes_nothing(
     server.serving.swap(old.cert_pem, old.key_pem)
     certificate, key = forge(key=weak_key)
 
-    with pytest.raises(ServingError, match="OpenSSL refuses the pair: EE_KEY_TOO_SMALL"):
+    with pytest.raises(CertificateError, match="OpenSSL refuses the pair: EE_KEY_TOO_SMALL"):
         server.serving.swap(pem(certificate), pem(key))
 
     assert (await server.connect()).fingerprint == old.fingerprint
@@ -245,8 +245,7 @@ async def test_without_a_pair_clients_are_turned_away(server: Server, real_autho
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await server.connect()
     serving = server.serving
-    assert (serving.leaf, serving.fingerprint, serving.not_after) == (None, None, None)
-    assert serving.unready_reason(_TODAY) == "no certificate is served yet"
+    assert (serving.leaf, serving.unready_reason(_TODAY)) == (None, "no certificate is served yet")
 
     leaf = real_authority.issue(["localhost"], _TODAY)
     serving.swap(leaf.cert_pem, leaf.key_pem)
@@ -518,7 +517,7 @@ async def test_an_intermediate_authority_is_enough(
     key = new_key()
     signs = [x509.BasicConstraints(ca=True, path_length=0), x509.SubjectKeyIdentifier.from_public_key(key.public_key())]
     certificate, _ = forge("front-proxy CA", key=key, names=(), issuer=root, extensions=signs, **life)
-    caller = replace(callers[0], authority=Authority(certificate, key))
+    caller = replace(callers[0], authority=Authority((certificate,), key))
 
     serving_clients_server.serving.require_clients(caller.bundle)
 

@@ -55,9 +55,9 @@ class _Followed:
         self.certificates.install()
 
     @property
-    def served(self) -> str | None:
-        """The fingerprint of what is shown."""
-        return self.certificates.serving.fingerprint
+    def served(self) -> Leaf | None:
+        """What is shown."""
+        return self.certificates.serving.leaf
 
     @property
     def expiry(self) -> float | None:
@@ -79,7 +79,7 @@ def test_files_are_served(tmp_path: Path, pairs: list[Leaf]) -> None:
 
     followed.certificates.start()
 
-    assert followed.served == pairs[0].fingerprint
+    assert followed.served == pairs[0]
     assert followed.expiry == pairs[0].not_after.timestamp()
     assert followed.certificates.unready() == []
     assert followed.certificates.ca_bundle == b""
@@ -96,7 +96,7 @@ def test_a_new_pair_is_served(tmp_path: Path, pairs: list[Leaf]) -> None:
         followed.look()
         followed.look()
 
-    assert followed.served == pairs[1].fingerprint
+    assert followed.served == pairs[1]
     assert followed.expiry == pairs[1].not_after.timestamp()
     assert logged == [
         {
@@ -122,10 +122,10 @@ def test_a_pair_that_does_not_match_is_kept_out(tmp_path: Path, pairs: list[Leaf
     followed.write(pairs[1], pairs[1])
     followed.look()
 
-    assert (kept, ready) == (pairs[0].fingerprint, [])
+    assert (kept, ready) == (pairs[0], [])
     assert [entry["event"] for entry in logged] == ["certificate refused"]
     assert logged[0]["reason"].startswith(f"{tmp_path}/tls.crt and {tmp_path}/tls.key: ")
-    assert followed.served == pairs[1].fingerprint
+    assert followed.served == pairs[1]
 
 
 def _own(directory: Path, *names: str) -> Certificates:
@@ -136,32 +136,32 @@ def test_a_new_pair_of_its_own_is_served_when_it_is_installed(tmp_path: Path) ->
     """A look finds what is new without serving it, so that the API server can be told of a new CA first."""
     certificates = _own(tmp_path)
     certificates.start()
-    before = certificates.serving.fingerprint
+    before = certificates.serving.leaf
     for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
         (tmp_path / name).unlink()
 
     certificates.look()
-    looked, bundle = certificates.serving.fingerprint, certificates.ca_bundle
+    looked, bundle = certificates.serving.leaf, certificates.ca_bundle
     certificates.install()
 
     assert looked == before
     assert bundle == (tmp_path / "ca-bundle.crt").read_bytes()
     assert bundle.count(b"BEGIN CERTIFICATE") == 2
-    assert certificates.serving.fingerprint not in (before, None)
+    assert certificates.serving.leaf not in (before, None)
 
 
 def test_trouble_with_its_own_directory_changes_nothing(tmp_path: Path) -> None:
     """What cannot be renewed is logged, and the pair before it goes on."""
     certificates = _own(tmp_path)
     certificates.start()
-    before = certificates.serving.fingerprint
+    before = certificates.serving.leaf
     (tmp_path / "tls.crt").write_text("somebody else's\n", encoding="utf-8")
 
     with capture_logs() as logged:
         certificates.look()
         certificates.install()
 
-    assert certificates.serving.fingerprint == before
+    assert certificates.serving.leaf == before
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [("certificate not renewed", "error")]
     assert certificates.unready() == []
 
@@ -172,14 +172,14 @@ def test_a_new_authority_waits_until_clients_know_it(tmp_path: Path) -> None:
     told: list[x509.Certificate] = []
     certificates = Certificates(Tls(directory=str(tmp_path), names=("localhost",)), Metrics(), now=lambda: now)
     certificates.start()
-    before = certificates.serving.fingerprint
+    before = certificates.serving.leaf
     for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
         (tmp_path / name).unlink()
 
-    def shown() -> str | None:
+    def shown() -> Leaf | None:
         certificates.look()
         certificates.install(told.__contains__)
-        return certificates.serving.fingerprint
+        return certificates.serving.leaf
 
     waiting, ready = shown(), certificates.unready()
     told.append(x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()))

@@ -27,13 +27,14 @@ from webhook.configuration.settings import Settings
 from webhook.doctor.connection import dialled
 from webhook.http import health
 from webhook.http.health import Readiness
-from webhook.metrics import Log, Metrics
+from webhook.metrics import Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
 from webhook.sources.rulekeeper import RuleKeeper
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from policies.admissionpolicy.evaluation.parameters import ParametersKey
+    from webhook.logs import Sink
     from webhook.sources.policykeeper import PolicyKeeper
 
 
@@ -54,7 +55,7 @@ class _Parts(NamedTuple):
         return self.configuration.current.settings
 
 
-async def manage(read: Callable[[], Settings], path: Path | None = None, log_lines: Log | None = None) -> None:
+async def manage(read: Callable[[], Settings], path: Path | None = None, log_lines: Sink | None = None) -> None:
     """Do the work until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
     read: returns the current settings. path: their file, which is watched for changes. log_lines: where log lines go,

@@ -215,31 +215,28 @@ class ShadowMetrics:
     """The metrics of shadow policies. expression_faults: those of all policies."""
 
     def __init__(self, registry: CollectorRegistry, expression_faults: Counter) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self.expression_faults = expression_faults
         self._counted: set[str] = set()
-        self.decisions = Counter(
+        self.decisions = counter(
             "cks_admission_shadow_decisions_total",
             "Requests by what a shadow policy would make of them: same, refuse, admit or warn; for at most 100 "
             "policies.",
             ("policy", "outcome"),
-            registry=registry,
         )
-        self.reviews = Counter(
+        self.reviews = counter(
             "cks_admission_shadow_reviews_total",
             "Reviews for shadow policies: judged, dropped for want of time, late if it took too long, failed.",
             ("outcome",),
-            registry=registry,
         )
-        self.policies = Gauge("cks_admission_shadow_policies", "Shadow policies.", registry=registry)
-        self.unasked = Gauge(
+        self.policies = gauge("cks_admission_shadow_policies", "Shadow policies.")
+        self.unasked = gauge(
             "cks_admission_shadow_policies_not_asked",
             "Shadow policies that do not see all of their requests: their counts are too low.",
-            registry=registry,
         )
-        self.refused = Gauge(
+        self.refused = gauge(
             "cks_admission_shadow_policies_refused",
             "1 while the newest content of a directory of shadow policies is refused.",
-            registry=registry,
         )
 
     def count(self, policy: str, outcome: str) -> None:
@@ -272,54 +269,47 @@ class Placing:
     """The metrics of placing gangs. sizes: how much the placer knows, by kind; None in processes without one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry)
         self.sizes: Callable[[], Mapping[str, int]] | None = None
-        self.ways = Counter(
+        self.ways = counter(
             "cks_admission_placed_templates_total",
             "Templates and Pods with a placement, by who keeps their Pods together.",
             ("way",),
-            registry=registry,
         )
-        self.flawed = Gauge(
+        self.flawed = gauge(
             "cks_admission_fabric_flawed_nodes",
             "Nodes with a flaw of the network, by kind: slow, miswired, split, incomplete or mixed; in the process "
             "that leads.",
             ("kind",),
-            registry=registry,
         )
-        self._leading = Gauge(
+        self._leading = gauge(
             "cks_admission_placer_leading",
             "1 in the placer that leads and knows the cluster, so that it opens gates; 0 in others.",
-            registry=registry,
         )
-        self._waiting = Gauge(
+        self._waiting = gauge(
             "cks_admission_gangs_waiting",
             "Gangs that wait, by level and age: below 1m, 5m, 15m, 1h, or over; in the placer that leads.",
             ("level", "age"),
-            registry=registry,
         )
-        self._overdue = Gauge(
+        self._overdue = gauge(
             "cks_admission_gangs_overdue",
             "Gangs that wait for longer than topology.patienceSeconds although room was there; in the leading placer.",
-            registry=registry,
         )
-        self._opening = Histogram(
+        self._opening = histogram(
             "cks_admission_gang_opening_seconds",
             "Time from the last Pod of a gang to the opening of its gates.",
             buckets=_OPENING_BUCKETS,
-            registry=registry,
         )
-        self._opened = Counter(
+        self._opened = counter(
             "cks_admission_pods_opened_total",
             "Gates of Pods: opened, gone (the Pod had changed) or refused.",
             ("outcome",),
-            registry=registry,
         )
-        self._looks = Histogram(
-            "cks_admission_placer_look_seconds", "Time to decide which gangs start.", buckets=BUCKETS, registry=registry
+        self._looks = histogram(
+            "cks_admission_placer_look_seconds", "Time to decide which gangs start.", buckets=BUCKETS
         )
-        self._objects = Gauge(
-            "cks_admission_placer_objects", "What the placer knows: node, pod or gang.", ("kind",), registry=registry
-        )
+        self._objects = gauge("cks_admission_placer_objects", "What the placer knows: node, pod or gang.", ("kind",))
 
     def look(self, look: Look, seconds: float, now: float) -> None:
         """Count what was decided. now: seconds since the epoch."""
@@ -359,35 +349,30 @@ class AuditMetrics:
     """The metrics of the last audit; of several parts the sum, the earliest end and the longest time."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.ended = Gauge(
+        gauge = partial(Gauge, registry=registry)
+        self.ended = gauge(
             "cks_admission_audit_end_timestamp_seconds",
             "When the last audit ended, in Unix time; before the first one, when its ConfigMap was made; 0 if unknown.",
-            registry=registry,
         )
-        self.seconds = Gauge("cks_admission_audit_duration_seconds", "How long the last audit took.", registry=registry)
-        self.objects = Gauge("cks_admission_audit_objects", "Objects that the last audit judged.", registry=registry)
-        self.unreadable = Gauge(
-            "cks_admission_audit_unreadable_kinds",
-            "Kinds whose objects the last audit could not read completely.",
-            registry=registry,
+        self.seconds = gauge("cks_admission_audit_duration_seconds", "How long the last audit took.")
+        self.objects = gauge("cks_admission_audit_objects", "Objects that the last audit judged.")
+        self.unreadable = gauge(
+            "cks_admission_audit_unreadable_kinds", "Kinds whose objects the last audit could not read completely."
         )
-        self.findings = Gauge(
+        self.findings = gauge(
             "cks_admission_audit_findings",
             "Objects about which the last audit found something, by policy and verdict; for at most 100 policies.",
             ("policy", "verdict"),
-            registry=registry,
         )
-        self.reports = Gauge(
+        self.reports = gauge(
             "cks_admission_audit_reports",
             "Reports that the last audit has written, removed, left unchanged, or that the API server refused.",
             ("outcome",),
-            registry=registry,
         )
-        self.events = Gauge(
+        self.events = gauge(
             "cks_admission_audit_events",
             "Events about reports that the last audit has written, omitted as too many, or failed to write.",
             ("outcome",),
-            registry=registry,
         )
 
     def show(self, since: float, records: Sequence[Record]) -> None:

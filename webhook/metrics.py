@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import collections
 import platform
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -14,47 +14,13 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
-from policies.kubernetes.release import Release
 from webhook.measures import BUCKETS, LAG_BUCKETS, AuditMetrics, Placing, RuleMetrics, ShadowMetrics
 from webhook.version import VERSION
 
-
-class Watches(Protocol):
-    """What follows the cluster."""
-
-    def ages(self) -> Mapping[str, float]:
-        """Seconds since the last proof that what is known is up to date, by kind of object."""
-
-    def silence(self) -> float:
-        """Seconds since the last answer of the API server."""
-
-
-class Kubernetes(Protocol):
-    """The API server beside which the process runs.
-
-    current: the release as which policies are judged. version: empty until it is known.
-    """
-
-    current: Release
-    version: str
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether it is proven that policies are judged as by this API server."""
-
-
-class Log(Protocol):
-    """Where log lines go."""
-
-    def take_lost(self) -> int:
-        """How many lines were lost since this was last called."""
-
-
-class Sending(Protocol):
-    """Where records of decisions or traces go."""
-
-    def take(self) -> tuple[int, int]:
-        """How many were written or sent, and how many lost, since this was last called."""
+if TYPE_CHECKING:
+    from webhook.cluster.watches.cluster import ServedRelease, WatchAges
+    from webhook.logs import Sink
+    from webhook.outbox import Outbox
 
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -68,11 +34,11 @@ class Metrics:
     `manage`.
     """
 
-    watches: Watches | None = None
-    kubernetes: Kubernetes | None = None
-    log: Log | None = None
-    records: Sending | None = None
-    traces: Sending | None = None
+    watches: WatchAges | None = None
+    kubernetes: ServedRelease | None = None
+    log: Sink | None = None
+    records: Outbox[Any] | None = None
+    traces: Outbox[Any] | None = None
 
     def __init__(self, role: str = "replica") -> None:
         self.registry = CollectorRegistry()
@@ -124,8 +90,7 @@ class Metrics:
             ("outcome",),
         )
         self.policies_refused = gauge(
-            "cks_admission_policies_refused",
-            "1 while the newest content of a source of policies is refused; else 0.",
+            "cks_admission_policies_refused", "1 while the newest content of a source of policies is refused; else 0."
         )
         self.expression_faults = counter(
             "cks_admission_expression_faults_total",
@@ -190,9 +155,7 @@ class Metrics:
             "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
         )
         self.decision_records = counter(
-            "cks_admission_decision_records_total",
-            "Records for the decision log: written, or lost.",
-            ("outcome",),
+            "cks_admission_decision_records_total", "Records for the decision log: written, or lost.", ("outcome",)
         )
         self.refusal_events = counter(
             "cks_admission_refusal_events_total",
@@ -252,8 +215,12 @@ class Metrics:
         self._answers.clear()
         if self.log is not None:
             self.log_lines_lost.inc(self.log.take_lost())
-        _sent(self.decision_records, "written", self.records)
-        _sent(self.traces_sent, "sent", self.traces)
+        for counter, outcome, outbox in (
+            (self.decision_records, "written", self.records),
+            (self.traces_sent, "sent", self.traces),
+        ):
+            for result, times in zip((outcome, "lost"), outbox.take() if outbox else (0, 0), strict=True):
+                counter.labels(result).inc(times)
         self.placing.update()
         if (beside := self.kubernetes) is not None:
             self._kubernetes.clear()
@@ -265,9 +232,3 @@ class Metrics:
             for resource, age in self.watches.ages().items():
                 self.watch_age.labels(resource).set(age)
         return generate_latest(self.registry)
-
-
-def _sent(counter: Counter, outcome: str, sending: Sending | None) -> None:
-    if sending is not None:
-        for result, times in zip((outcome, "lost"), sending.take(), strict=True):
-            counter.labels(result).inc(times)

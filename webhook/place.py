@@ -26,11 +26,12 @@ from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
 from webhook.http import health
 from webhook.http.health import Readiness
-from webhook.metrics import Log, Metrics
+from webhook.metrics import Metrics
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
     from webhook.cluster.facts.facts import ClusterFacts
+    from webhook.logs import Sink
 
 
 class Placement(NamedTuple):
@@ -78,7 +79,7 @@ async def placing(facts: ClusterFacts, settings: Settings, measures: Metrics) ->
         yield Placement(follower, leadership)
 
 
-async def place(read: Callable[[], Settings], path: Path | None = None, log_lines: Log | None = None) -> None:
+async def place(read: Callable[[], Settings], path: Path | None = None, log_lines: Sink | None = None) -> None:
     """Place gangs until SIGTERM or SIGINT. Raises SettingsError, ClusterError or PortError at start.
 
     read: returns the current settings. path: their file. log_lines: where log lines go, whose losses are counted.

@@ -28,7 +28,7 @@ from webhook.heavy import SlowPolicies
 from webhook.http import health
 from webhook.http.app import Service
 from webhook.http.decision import Served, ServingState
-from webhook.metrics import Log, Metrics
+from webhook.metrics import Metrics
 from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
 from webhook.version import VERSION
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.replicas.webhooks import Webhooks
     from webhook.cluster.watches.cluster import Followed
+    from webhook.logs import Sink
     from webhook.place import Placement
     from webhook.registration.registrar import Registrar
     from webhook.sources.policykeeper import PolicyKeeper
@@ -84,7 +85,7 @@ _SWITCH = 0.001
 async def serve(
     read: Callable[[], Settings],
     path: Path | None = None,
-    log_lines: Log | None = None,
+    log_lines: Sink | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 

@@ -15,6 +15,7 @@ import structlog
 from webhook.authority import Issuance, StoredAuthority, trusted
 from webhook.certificates import Renewed, Upkeep
 from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.replicas.checks import Leader, SchedulingProbe, checks
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.replicas.replica import Replica, joined
@@ -109,15 +110,10 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     chosen = settings.cluster
-    return follow(
-        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account),
-        nodes=False,
-        topologies=rules.follows_topologies(settings),
-        maps_in=chosen.namespace if settings.policies.config_maps else "",
-        natives=settings.policies.native,
-        release=settings.policies.release,
-        devices=False,
-    )
+    api = await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
+    topologies, maps_in = rules.follows_topologies(settings), chosen.namespace if settings.policies.config_maps else ""
+    facts = ClusterFacts(api, watch_nodes=False, watch_topologies=topologies, watch_devices=False)
+    return follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
 
 
 async def _certificates(

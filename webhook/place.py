@@ -15,6 +15,7 @@ import structlog
 
 from policies.topology.placer.state import Options
 from webhook.cluster.api.client import connect
+from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
 from webhook.cluster.replicas.lease import Leadership
@@ -30,7 +31,6 @@ from webhook.metrics import Metrics
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
-    from webhook.cluster.facts.facts import ClusterFacts
     from webhook.logs import Sink
 
 
@@ -90,9 +90,8 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
     cluster = settings.cluster
     async with AsyncExitStack() as stack:
         api = await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
-        followed = await stack.enter_async_context(
-            follow(api, nodes=False, topologies=True, maps_in="", natives=False, priorities=True)
-        )
+        facts = ClusterFacts(api, watch_nodes=False, watch_topologies=True, watch_priorities=True)
+        followed = await stack.enter_async_context(follow(facts))
         measures.kubernetes = followed.release
         placement = await stack.enter_async_context(placing(followed.facts, settings, measures))
         readiness = Readiness()

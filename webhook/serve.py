@@ -332,22 +332,22 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
 
 async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
+    from webhook.cluster.facts.facts import ClusterFacts  # noqa: PLC0415 - as above
     from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
     api = await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
-    return follow(
+    facts = ClusterFacts(
         api,
-        nodes=rules.follows_nodes(settings),
-        pools=settings.selectors.action != "off",
-        topologies=rules.follows_topologies(settings),
-        maps_in=chosen.namespace if settings.policies.config_maps else "",
-        natives=settings.policies.native,
-        release=settings.policies.release,
+        watch_nodes=rules.follows_nodes(settings),
+        watch_pools=settings.selectors.action != "off",
+        watch_topologies=rules.follows_topologies(settings),
+        watch_priorities=roles.places(settings),
         workloads=rules.topology_options(settings).workloads,
-        priorities=roles.places(settings),
         support=_support(api, settings) if rules.schedules_workloads(settings) else None,
     )
+    maps_in = chosen.namespace if settings.policies.config_maps else ""
+    return follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
 
 
 def _support(api: Connection, settings: Settings) -> Ask:

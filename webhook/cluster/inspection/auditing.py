@@ -23,11 +23,12 @@ from webhook.audit.finding import WHOLE, Part, UnknownKindError
 from webhook.audit.owners import Owners
 from webhook.audit.rules import creation
 from webhook.cluster.api.discovery import ServedResource, served
-from webhook.cluster.api.errors import ApiError
-from webhook.cluster.inspection.labelwriters import VERSIONS
+from webhook.cluster.facts.facts import ClusterFacts
+from webhook.cluster.inspection.labelwriters import served_policies
 from webhook.cluster.inspection.listing import Lister
 from webhook.cluster.replicas.webhooks import GROUP
 from webhook.cluster.watches.cluster import Followed, follow
+from webhook.cluster.watches.policies import joined
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.sources import policyset
@@ -158,16 +159,14 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
     qps: lists and look-ups of owners per second. Raises SettingsError and ClusterError.
     """
     maps_in = settings.cluster.namespace if settings.policies.config_maps else ""
-    async with follow(
+    facts = ClusterFacts(
         api,
-        nodes=rules.follows_nodes(settings),
-        pools=settings.selectors.action != "off",
-        topologies=rules.follows_topologies(settings),
-        maps_in=maps_in,
-        natives=False,
+        watch_nodes=rules.follows_nodes(settings),
+        watch_pools=settings.selectors.action != "off",
+        watch_topologies=rules.follows_topologies(settings),
         workloads=rules.topology_options(settings).workloads,
-        release=settings.policies.release,
-    ) as cluster:
+    )
+    async with follow(facts, maps_in=maps_in, release=settings.policies.release) as cluster:
         with suppress(TimeoutError):
             async with asyncio.timeout(_SYNC_SECONDS):
                 while cluster.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
@@ -206,21 +205,10 @@ async def _natives(lister: Lister, settings: Settings, release: Release) -> poli
     if not settings.policies.native:
         return policyset.Native(loaded=Loaded())
     documents: dict[str, list[JsonObject]] = {}
-    for kind, (policies, bindings) in _KINDS.items():
-        for version in VERSIONS:
-            root = f"/apis/{GROUP}/{version}"
-            try:
-                listed = await lister.all(f"{root}/{policies}"), await lister.all(f"{root}/{bindings}")
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                continue
-            head = {"apiVersion": f"{GROUP}/{version}"}
-            documents |= {f"{kind} {p['metadata']['name']}": [{**head, "kind": kind, **p}] for p in listed[0]}
-            for binding in listed[1]:
-                known = documents.get(f"{kind} {binding['spec'].get('policyName', '')}")
-                if known is not None:
-                    known.append({**head, "kind": f"{kind}Binding", **binding})
-            break
+    for kind, plurals in _KINDS.items():
+        version, policies, bindings = await served_policies(lister.all, *plurals)
+        head = {"apiVersion": f"{GROUP}/{version}", "kind": kind}
+        by_name = {policy["metadata"]["name"]: {**head, **policy} for policy in policies}
+        documents |= {f"{kind} {name}": found for name, found in joined(by_name, bindings, head).items()}
     units = policyset.native_units(documents, release)
     return policyset.native(documents, await policyset.read(units, release))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -78,19 +78,26 @@ class LabelWriterReader:
         return of_policy(item, rules.label_exceptions(settings))
 
     async def _policies(self) -> list[tuple[Subject, int, JsonObject]]:
-        for version in VERSIONS:
-            root = f"/apis/{GROUP}/{version}"
-            try:
-                bindings = await listed(self._api, f"{root}/{BINDINGS}", _CACHED)
-                policies = await listed(self._api, f"{root}/{POLICIES}", _CACHED)
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                continue
-            bound = {mapping(binding, "spec").get("policyName") for binding in bindings}
-            every = _identified(policies, f"{GROUP}/{version}", POLICY)
-            return [entry for entry in every if entry[0].name in bound]
-        return []
+        version, policies, bindings = await served_policies(
+            lambda path: listed(self._api, path, _CACHED), POLICIES, BINDINGS
+        )
+        bound = {mapping(binding, "spec").get("policyName") for binding in bindings}
+        every = _identified(policies, f"{GROUP}/{version}", POLICY)
+        return [entry for entry in every if entry[0].name in bound]
+
+
+async def served_policies(
+    read: Callable[[str], Awaitable[list[JsonObject]]], policies: str, bindings: str
+) -> tuple[str, list[JsonObject], list[JsonObject]]:
+    """The newest version that is served, and its policies and bindings. read: lists a path. Raises ClusterError."""
+    for version in VERSIONS:
+        root = f"/apis/{GROUP}/{version}"
+        try:
+            return version, await read(f"{root}/{policies}"), await read(f"{root}/{bindings}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+    return "", [], []
 
 
 def _identified(items: list[JsonObject], api_version: str, kind: str) -> Iterator[tuple[Subject, int, JsonObject]]:

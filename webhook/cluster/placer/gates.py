@@ -9,7 +9,7 @@ import msgspec
 
 from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import seconds
-from webhook.cluster.api.call import Call, fetch, pages
+from webhook.cluster.api.call import Call, fetch, one, pages
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 
@@ -58,13 +58,10 @@ class PlacerLookout:
 
     async def read(self) -> str:
         """Why there is no placer; empty if there is one. Raises ClusterError if that cannot be found out."""
-        try:
-            content = await fetch(self._api, Call("GET", self._path, seconds=LOOK_SECONDS))
-        except ClusterError as error:
-            if error.status == 404:
-                return f"there is no Lease {self._name}: {_REMEDY}"
-            raise
-        spec = _OBJECT.decode(content).get("spec") or {}
+        lease = await one(self._api, self._path, LOOK_SECONDS)
+        if lease is None:
+            return f"there is no Lease {self._name}: {_REMEDY}"
+        spec = lease.get("spec") or {}
         if not spec.get("holderIdentity"):
             return f"nobody holds the Lease {self._name}: {_REMEDY}"
         age = self._clock.now().timestamp() - seconds(str(spec.get("renewTime")))

@@ -187,18 +187,14 @@ def _pod(item: WholeObject) -> ReplicaPod | None:
         for container in spec.get("containers") or ()
         for port in container.get("ports") or ()
     }
-    return ReplicaPod(
-        item.metadata.name, str(status.get("podIP") or ""), ports, ready=_is_ready(status), instance=_instance(item)
-    )
-
-
-def _is_ready(status: Mapping[str, Any]) -> bool:
-    """Whether calls may arrive; for a Pod that is being deleted this is so until its container is not ready."""
-    conditions = status.get("conditions") or ()
-    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
-
-
-def _instance(item: WholeObject) -> str:
-    containers = (item.content.get("status") or {}).get("containerStatuses") or ()
+    # One that is being deleted may get calls until its container is not ready.
+    conditions = [(condition.get("type"), condition.get("status")) for condition in status.get("conditions") or ()]
+    containers = status.get("containerStatuses") or ()
     starts = (f"{container.get('containerID')}/{container.get('restartCount')}" for container in containers)
-    return " ".join((str(item.content["metadata"].get("uid")), *starts))
+    return ReplicaPod(
+        item.metadata.name,
+        str(status.get("podIP") or ""),
+        ports,
+        ready=("Ready", "True") in conditions,
+        instance=" ".join((str(item.content["metadata"].get("uid")), *starts)),
+    )

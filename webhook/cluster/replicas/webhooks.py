@@ -235,21 +235,16 @@ class Webhooks(Followers):
 
     def unsynced(self) -> list[str]:
         """Why not both are known yet, with a remedy if a right is missing."""
+        right = "; a ClusterRole must allow the service's account to list and watch"
         return [
-            f"{reason}{self._hint(reflector.resource.name) if reflector.status == 403 else ''}"
-            for reflector in self._reflectors
-            for reason in reflector.unsynced()
+            reason + (f"{right} {one.resource.name} named {self._name} in {GROUP}" if one.status == 403 else "")
+            for one in self._reflectors
+            for reason in one.unsynced()
         ]
 
     def _notice(self) -> None:
         self.changed.set()
         self._noticed()
-
-    def _hint(self, resource: str) -> str:
-        return (
-            f"; a ClusterRole must allow the service's account to list and watch {resource} "
-            f"named {self._name} in {GROUP}"
-        )
 
 
 class _Latest:

@@ -14,15 +14,11 @@ from webhook.cluster.api.call import Call, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.facts.scheduling import Ask
-from webhook.cluster.facts.workloads import WORKLOADS, GroupKind
 from webhook.cluster.watches.policies import NativePolicies, PolicyMaps
 from webhook.cluster.watches.reflector import Reflector, cancelled
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
-
-    from webhook.cluster.api.client import Connection
 
 
 VERSION_SECONDS = 10.0
@@ -245,38 +241,16 @@ class Followed(NamedTuple):
 
 @asynccontextmanager
 async def follow(
-    api: Connection,
-    *,
-    nodes: bool,
-    topologies: bool,
-    maps_in: str,
-    natives: bool,
-    workloads: Iterable[GroupKind] = WORKLOADS,
-    devices: bool = True,
-    priorities: bool = False,
-    pools: bool = False,
-    support: Ask | None = None,
-    release: Release | None = None,
+    facts: ClusterFacts, *, maps_in: str = "", natives: bool = False, release: Release | None = None
 ) -> AsyncIterator[Followed]:
-    """Follow a cluster over a connection, which is closed at the end, and wait a while for the first lists.
+    """Follow a cluster, whose connection is closed at the end, and wait a while for the first lists.
 
-    nodes, topologies, natives, devices, priorities, pools: whether to follow Nodes, Topology objects, native policies,
-    device claims, PriorityClasses, node pools.
-    maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. workloads: the kinds that may name a
-    topology. support: asks what the cluster does about topology constraints of workloads; None if nobody needs to know.
-    release: the one that the settings name, whatever the API server's is.
+    maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. natives: whether to follow native
+    policies. release: the one that the settings name, whatever the API server's is.
     """
+    api = facts.api
     followed = Followed(
-        ClusterFacts(
-            api,
-            watch_nodes=nodes,
-            watch_topologies=topologies,
-            watch_devices=devices,
-            watch_priorities=priorities,
-            watch_pools=pools,
-            workloads=workloads,
-            support=support,
-        ),
+        facts,
         ServedRelease(api, release),
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,

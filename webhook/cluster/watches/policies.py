@@ -29,7 +29,7 @@ DERIVE = "cks-admission.dev/derive"
 _VERSION = "admissionregistration.k8s.io/v1"
 _POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 
-_HEAD = {"apiVersion": _VERSION}
+_HEAD = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy"}
 
 Json = dict[str, Any]
 
@@ -87,15 +87,17 @@ def asking(policy: Json) -> Json:
     metadata = policy.get("metadata") or {}
     places = (metadata.get("annotations") or {}, metadata.get("labels") or {})
     asks = any(place.get(DERIVE) == "true" for place in places)
-    return {**_HEAD, "kind": "ValidatingAdmissionPolicy", **policy} if asks else {}
+    return {**_HEAD, **policy} if asks else {}
 
 
-def joined(policies: Mapping[str, Json], bindings: Iterable[Json]) -> dict[str, list[Json]]:
-    """The policies by name, each that requests derived rules with its bindings behind it, which get their type."""
+def joined(
+    policies: Mapping[str, Json], bindings: Iterable[Json], head: Mapping[str, str] = _HEAD
+) -> dict[str, list[Json]]:
+    """The policies by name, each that is not empty with its bindings behind it. head: the type of the policies."""
     documents = {name: [policy] if policy else [] for name, policy in policies.items()}
     for binding in bindings:
         if of_policy := documents.get((binding.get("spec") or {}).get("policyName", "")):
-            of_policy.append({**_HEAD, "kind": "ValidatingAdmissionPolicyBinding", **binding})
+            of_policy.append({**head, "kind": f"{head['kind']}Binding", **binding})
     return documents
 
 

@@ -34,7 +34,7 @@ GLANCE: Final = 0.1
 """Seconds after a look for the workload at the top after which no Event was written."""
 _TOLD: Final = 4096
 _LENGTH: Final = 900
-_RIGHT: Final = "; a ClusterRole must allow the service's account to list the workload's kind, and to create events"
+_RIGHT: Final = "a ClusterRole must allow the service's account to list the workload's kind, and to create events"
 _GONE: Final = 404
 
 
@@ -107,11 +107,8 @@ class Refusals:
                     self._told.discard(refusal.key)
                     self._events.labels("failed").inc()
                     if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
-                        self._seldom.warning(
-                            "could not write an Event about a refusal",
-                            error.status,
-                            reason=f"{error}{_RIGHT if error.status == 403 else ''}",
-                        )
+                        reason = error.lacking(_RIGHT)
+                        self._seldom.warning("could not write an Event about a refusal", error.status, reason=reason)
                 await self._clock.sleep(PAUSE if told else GLANCE)
 
     async def _tell(self, refusal: _Refusal) -> bool:

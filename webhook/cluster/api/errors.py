@@ -20,6 +20,10 @@ class ClusterError(Exception):
     status = 0
     retry_after = 0.0
 
+    def lacking(self, who: str) -> str:
+        """The text, with the right to grant if one is missing. who: such as `a Role must allow X to get pods`."""
+        return f"{self}; {who}" if self.status == 403 else str(self)
+
 
 class UnreachableError(ClusterError):
     """The API server did not answer, or the answer was incomplete."""

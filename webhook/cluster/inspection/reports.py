@@ -100,7 +100,7 @@ MOST: Final = 100
 """Events that a run tries to write at most. A first run may find something in every workload of a cluster."""
 SHARE: Final = 20
 """Those in one Namespace at most, so that no tenant takes all places."""
-_RIGHT: Final = "; a ClusterRole must allow the audit's account to create events"
+_RIGHT: Final = "a ClusterRole must allow the audit's account to create events"
 
 
 class Told(Struct):
@@ -143,8 +143,7 @@ class FindingEvents:
                 return
             self.told.failed += 1
             if not self.problems:
-                right = _RIGHT if error.status == 403 else ""
-                self.problems.append(f"could not write Events: {error}{right}")
+                self.problems.append(f"could not write Events: {error.lacking(_RIGHT)}")
             self._places[scope.namespace] = SHARE
             if error.status >= 500:
                 self._room = 0

@@ -156,8 +156,8 @@ class Herald:
             await self._events.write(subject, reason, message, occasion=occasion, warning=warning)
         except ClusterError as error:
             if error.status not in (404, self._problem):
-                right = "; a ClusterRole must allow the placer's account to create events" * (error.status == 403)
-                self._log.warning("could not write an Event", reason=f"{error}{right}")
+                right = "a ClusterRole must allow the placer's account to create events"
+                self._log.warning("could not write an Event", reason=error.lacking(right))
                 self._problem = error.status
         else:
             self._problem = 0

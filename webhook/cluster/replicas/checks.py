@@ -126,12 +126,8 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
         if (known.get("data") or {}) != data or known.get("binaryData"):
             await fetch(api, Call("PUT", own, body={**body, "metadata": metadata}, seconds=_SECONDS))
     except ApiError as error:
-        remedy = (
-            f"; a Role in namespace {namespace} must allow to create configmaps, and to get and update {name}"
-            if error.status == 403
-            else ""
-        )
-        raise ClusterError(f"{title} could not be written: {error}{remedy}") from error
+        right = f"a Role in namespace {namespace} must allow to create configmaps, and to get and update {name}"
+        raise ClusterError(f"{title} could not be written: {error.lacking(right)}") from error
 
 
 class Machines(Followers):
@@ -309,7 +305,7 @@ def _is_unschedulable(pod: JsonObject) -> bool:
 MOST: Final = 50
 """Events in one look at most; the next look goes on."""
 
-_RIGHT: Final = "; a ClusterRole must allow the service's account to create events"
+_RIGHT: Final = "a ClusterRole must allow the service's account to create events"
 _GONE: Final = 404
 
 
@@ -354,9 +350,7 @@ class RepeatedEvents:
             if error.status != _GONE:  # the Namespace may be gone, and then the object is, too
                 self._room = 0
                 if error.status != self._problem:
-                    self._log.warning(
-                        "could not write Events", reason=f"{error}{_RIGHT if error.status == 403 else ''}"
-                    )
+                    self._log.warning("could not write Events", reason=error.lacking(_RIGHT))
                 self._problem = error.status
                 return
         else:

@@ -188,15 +188,12 @@ class Leadership:
             self._log.info("no longer leading", reason=reason)
 
     def _failed(self, what: Literal["reading", "writing"], error: ClusterError) -> None:
-        remedy = ""
+        reason = error.lacking(
+            f"a Role in namespace {self._namespace} must allow the service's account to create leases,"
+            f" and to get and update {self._name} among them"
+        )
         if error.status == 404:
-            remedy = f"; make the Namespace {self._namespace}, or name another one as cluster.namespace"
-        elif error.status == 403:
-            remedy = (
-                f"; a Role in namespace {self._namespace} must allow the service's account to create leases,"
-                f" and to get and update {self._name} among them"
-            )
-        reason = f"{error}{remedy}"
+            reason += f"; make the Namespace {self._namespace}, or name another one as cluster.namespace"
         if reason != self._problems.get(what):  # log it once: it is tried again every few seconds
             self._log.warning(f"{what} the lease failed", reason=reason)
         self._problems[what] = reason

@@ -128,8 +128,8 @@ class ReplicaPods(Followers):
 
     def unsynced(self) -> list[str]:
         """Why the Pods are not known yet, with a remedy if a right is missing."""
-        right = f"; a Role in namespace {self._namespace} must allow manage's account to list and watch pods"
-        return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
+        right = f"a Role in namespace {self._namespace} must allow manage's account to list and watch pods"
+        return self._reflector.unsynced(right)
 
     async def run(self) -> NoReturn:
         """Ask the Pods that have not said yet what they answer, until cancelled."""

@@ -79,8 +79,8 @@ async def owner_uid(api: ApiClient, name: str) -> str | None:
     try:
         found = await one(api, f"{_CLUSTER_ROLES}/{quote(name, safe='')}", _SECONDS)
     except ApiError as error:
-        remedy = "; a ClusterRole must allow the service's account to get it" if error.status == 403 else ""
-        raise ClusterError(f"ClusterRole {name} could not be read: {error}{remedy}") from error
+        reason = error.lacking("a ClusterRole must allow the service's account to get it")
+        raise ClusterError(f"ClusterRole {name} could not be read: {reason}") from error
     return None if found is None else str(found["metadata"]["uid"])
 
 
@@ -171,12 +171,8 @@ def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterEr
     """The error with a message about what was tried. An ApiError stays an ApiError with its status."""
     if not isinstance(error, ApiError):
         return ClusterError(f"{what}: {error}")
-    remedy = (
-        f"; a ClusterRole must allow its account to {verbs} {ALL_PLURALS[kind]} in {GROUP}"
-        if error.status == 403
-        else ""
-    )
-    return ApiError(f"{what}: {error}{remedy}", error.status, error.retry_after)
+    reason = error.lacking(f"a ClusterRole must allow its account to {verbs} {ALL_PLURALS[kind]} in {GROUP}")
+    return ApiError(f"{what}: {reason}", error.status, error.retry_after)
 
 
 class WatchState(Struct, frozen=True):
@@ -235,11 +231,11 @@ class Webhooks(Followers):
 
     def unsynced(self) -> list[str]:
         """Why not both are known yet, with a remedy if a right is missing."""
-        right = "; a ClusterRole must allow the service's account to list and watch"
+        right = "a ClusterRole must allow the service's account to list and watch"
         return [
-            reason + (f"{right} {one.resource.name} named {self._name} in {GROUP}" if one.status == 403 else "")
+            reason
             for one in self._reflectors
-            for reason in one.unsynced()
+            for reason in one.unsynced(f"{right} {one.resource.name} named {self._name} in {GROUP}")
         ]
 
     def _notice(self) -> None:

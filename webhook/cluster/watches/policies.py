@@ -70,16 +70,11 @@ class NativePolicies(Followers):
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons and remedies. A cluster without the kind has no policies."""
-        hint = (
-            "; a ClusterRole must allow the service's account to list and watch "
+        right = (
+            "a ClusterRole must allow the service's account to list and watch "
             f"{_POLICIES} and {_BINDINGS} in admissionregistration.k8s.io, or set policies.native to false"
         )
-        return [
-            reason + (hint if reflector.status == 403 else "")
-            for reflector in self._reflectors
-            if reflector.status != 404
-            for reason in reflector.unsynced()
-        ]
+        return [reason for reflector in self.reflectors() for reason in reflector.unsynced(right)]
 
 
 def asking(policy: Json) -> Json:
@@ -146,9 +141,8 @@ class PolicyMaps(Followers):
 
     def unsynced(self) -> list[str]:
         """Why nothing is known yet, with a remedy if a right is missing."""
-        right = f"; a Role in namespace {self.namespace} must allow the service's account to list and watch configmaps"
-        hint = f"{right}, or set policies.configMaps to false" if self._reflector.status == 403 else ""
-        return [reason + hint for reason in self._reflector.unsynced()]
+        right = f"a Role in namespace {self.namespace} must allow the service's account to list and watch configmaps"
+        return self._reflector.unsynced(f"{right}, or set policies.configMaps to false")
 
     async def report(self, name: str, reason: str) -> None:
         """Report in an annotation and an Event why a ConfigMap is refused. An empty reason withdraws the report.

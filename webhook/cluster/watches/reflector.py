@@ -184,11 +184,12 @@ class Reflector(Generic[ObjectT]):
                 self._version = ""
             await self._backoff.wait(pause)
 
-    def unsynced(self) -> list[str]:
-        """Why nothing is known yet; empty after the first list, however old it is."""
+    def unsynced(self, right: str = "") -> list[str]:
+        """Why nothing is known yet; empty after the first list, however old. right: to grant if one is missing."""
         if self.synced.is_set():
             return []
-        return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}"]
+        remedy = f"; {right}" if right and self.status == 403 else ""
+        return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}{remedy}"]
 
     async def _list(self) -> None:
         objects, version = 0, ""

@@ -94,8 +94,7 @@ class SecretStore:
 
     def stale(self) -> list[str]:
         """Why the Secret may have changed: no list has arrived since `reread`. In the form of `unsynced`."""
-        right = self._right(f"list and watch the secret {self._name}")
-        return [reason + (right if self._reflector.status == 403 else "") for reason in self._reflector.unsynced()]
+        return self._reflector.unsynced(self._right(f"list and watch the secret {self._name}"))
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Replace the contents of these keys, or create the Secret if none is known.
@@ -112,7 +111,7 @@ class SecretStore:
             if status == 404 and self.exists:
                 status = 409  # it was deleted since it was read
             elif status == 403:
-                remedy = self._right(f"create secrets, and to update {self._name} among them")
+                remedy = "; " + self._right(f"create secrets, and to update {self._name} among them")
             elif status == 422:
                 remedy = f"; delete {self.title}, and it is made anew"
             raise ApiError(f"{self.title} could not be written: {error}{remedy}", status, error.retry_after) from error
@@ -155,7 +154,7 @@ class SecretStore:
         return Call("PUT", f"{self._path}/{quote(self._name, safe='')}", body=body, seconds=_SECONDS)
 
     def _right(self, verbs: str) -> str:
-        return f"; a Role in namespace {self._namespace} must allow the service's account to {verbs}"
+        return f"a Role in namespace {self._namespace} must allow the service's account to {verbs}"
 
 
 async def _after(earlier: asyncio.Task[Any] | None, reflector: Reflector[WholeObject]) -> NoReturn:

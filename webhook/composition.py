@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -203,7 +203,8 @@ def _decision_log(
     stack.callback(records.end)
     service.metrics.records = records
     service.state.add_note("decision log", records.problems)
-    return DecisionLog(chosen, records, _release(settings, cluster))
+    release = (settings.policies.release or NEWEST).name
+    return DecisionLog(chosen, records, lambda: release if cluster is None else cluster.release.current.name)
 
 
 def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None) -> Refusals | None:
@@ -221,12 +222,6 @@ def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, clust
     refusals = Refusals(owners.top, events.write, events.hour, service.metrics, Clock())
     run(stack, "refusals", refusals.run())
     return refusals
-
-
-def _release(settings: Settings, cluster: Followed | None) -> Callable[[], str]:
-    if cluster is None:
-        return lambda: (settings.policies.release or NEWEST).name
-    return lambda: cluster.release.current.name
 
 
 async def _begin_shadow(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -34,24 +34,9 @@ if TYPE_CHECKING:
     from webhook.logs import Sink
 
 
-class Placement(NamedTuple):
-    """The placer of a process, and whether it leads."""
-
-    follower: Follower
-    leadership: Leadership
-
-    def unready(self) -> list[str]:
-        """What has not arrived yet."""
-        return self.follower.unsynced()
-
-    def problems(self) -> list[str]:
-        """What is not followed, with reasons and remedies."""
-        return self.follower.problems()
-
-
 @asynccontextmanager
-async def placing(facts: ClusterFacts, settings: Settings, measures: Metrics) -> AsyncIterator[Placement]:
-    """Place gangs during the block, while this process holds the Lease.
+async def placing(facts: ClusterFacts, settings: Settings, measures: Metrics) -> AsyncIterator[Follower]:
+    """Place gangs during the block, while this process holds the Lease: by what is followed for that.
 
     facts: the cluster's topologies, PriorityClasses and device classes, which the caller follows.
     """
@@ -76,7 +61,7 @@ async def placing(facts: ClusterFacts, settings: Settings, measures: Metrics) ->
         run(stack, "lease of the placer", leadership.run())
         stack.push_async_callback(gatekeeper.stop)
         run(stack, "placer", gatekeeper.run())
-        yield Placement(follower, leadership)
+        yield follower
 
 
 async def place(read: Callable[[], Settings], path: Path | None = None, log_lines: Sink | None = None) -> None:
@@ -93,13 +78,13 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
         facts = ClusterFacts(api, watch_nodes=False, watch_topologies=True, watch_priorities=True)
         followed = await stack.enter_async_context(follow(facts))
         measures.kubernetes = followed.release
-        placement = await stack.enter_async_context(placing(followed.facts, settings, measures))
+        follower = await stack.enter_async_context(placing(followed.facts, settings, measures))
         readiness = Readiness()
         readiness.add_gate("cluster", followed.unsynced)
-        readiness.add_gate("placer", placement.unready)
+        readiness.add_gate("placer", follower.unsynced)
         readiness.add_note("cluster", followed.facts.problems)
-        readiness.add_note("placer", placement.problems)
-        ages = WatchAges((followed, placement.follower), cluster.cut_off_seconds)
+        readiness.add_note("placer", follower.problems)
+        ages = WatchAges((followed, follower), cluster.cut_off_seconds)
         measures.watches = ages
         readiness.add_note("watches", ages.problems)
         run(stack, "watch ages", ages.run())

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
     from webhook.cluster.facts.facts import ClusterFacts
     from webhook.cluster.facts.scheduling import Ask
+    from webhook.cluster.placer.follower import Follower
     from webhook.cluster.placer.gates import PlacerLookout
     from webhook.cluster.replicas.replica import Replica
     from webhook.cluster.replicas.webhooks import Webhooks
     from webhook.cluster.watches.cluster import Followed
     from webhook.logs import Sink
-    from webhook.place import Placement
     from webhook.registration.registrar import Registrar
     from webhook.sources.policykeeper import PolicyKeeper
 
@@ -50,8 +50,8 @@ class _Parts(NamedTuple):
     """The parts of a process before it opens its ports.
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
-    configurations that manage writes; None if it does not run apart. placement: None where this process places no
-    gangs. lookout: for a placer that runs apart. parameters: those of the cluster, if shadow policies follow
+    configurations that manage writes; None if it does not run apart. placement: what places gangs; None if another
+    process does. lookout: for a placer that runs apart. parameters: those of the cluster, if shadow policies follow
     them, too.
     """
 
@@ -63,7 +63,7 @@ class _Parts(NamedTuple):
     certificates: Certificates
     keeper: RuleKeeper | PolicyKeeper
     webhooks: Webhooks | None = None
-    placement: Placement | None = None
+    placement: Follower | None = None
     lookout: PlacerLookout | None = None
     parameters: SharedParameters | None = None
 
@@ -104,7 +104,9 @@ async def serve(
         parts = await _assemble(stack, configuration, measures)
         # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
-        upkeep = _upkeep(parts, registrar, settings)
+        replica, tls = parts.replica, settings.tls
+        trust = trusted(settings.registration, replica.webhooks if replica else None)
+        upkeep = Upkeep(parts.certificates, registrar, measures, tls.check_seconds, replica, trust)
         parts.certificates.start()
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
@@ -134,7 +136,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     namespace = settings.cluster.namespace
     taking_part = AsyncExitStack()
     cluster: Followed | None = None
-    placement: Placement | None = None
+    placement: Follower | None = None
     lookout: PlacerLookout | None = None
     webhooks: Webhooks | None = None
     replica: Replica | None = None
@@ -259,12 +261,6 @@ def _check(settings: Settings) -> None:
             raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
 
 
-def _upkeep(parts: _Parts, registrar: Registrar | None, settings: Settings) -> Upkeep:
-    replica = parts.replica
-    trust = trusted(settings.registration, replica.webhooks if replica else None)
-    return Upkeep(parts.certificates, registrar, parts.measures, settings.tls.check_seconds, replica, trust)
-
-
 def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
     replica, cluster = parts.replica, parts.cluster
     if replica is None or cluster is None or not parts.settings.registration.writes:
@@ -321,8 +317,7 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
         return
     from webhook.cluster.watches.cluster import WatchAges  # noqa: PLC0415 - for clusters only
 
-    follower = parts.placement.follower if parts.placement is not None else None
-    sources = [source for source in (parts.cluster, parts.replica, parts.webhooks, follower) if source is not None]
+    sources = [one for one in (parts.cluster, parts.replica, parts.webhooks, parts.placement) if one is not None]
     ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
     parts.measures.watches = ages
     state.add_note("watches", ages.problems)

@@ -33,10 +33,7 @@ def of_replica(settings: Settings) -> Settings:
 
 def of_manager(settings: Settings) -> Settings:
     """The settings of manage: without the replicas' files. Raises SettingsError if it has nothing to work with."""
-    if not settings.manage.apart:
-        raise SettingsError("manage.apart is false, so that serve does this work itself; set it to true for both")
-    if not (settings.cluster.kubeconfig or settings.cluster.in_cluster):
-        raise SettingsError("manage needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+    _check("manage", settings, apart=settings.manage.apart)
     if bool(settings.tls.secret) != bool(settings.manage.secret):
         raise SettingsError(
             "tls.secret and manage.secret belong together: the one is for the CA, the other one for the certificate "
@@ -48,18 +45,21 @@ def of_manager(settings: Settings) -> Settings:
 
 def of_placer(settings: Settings) -> Settings:
     """The settings of the placer: without the replicas' files. Raises SettingsError if it has nothing to work with."""
-    if not settings.place.apart:
-        raise SettingsError("place.apart is false, so that serve does this work itself; set it to true for both")
-    if not (settings.cluster.kubeconfig or settings.cluster.in_cluster):
-        raise SettingsError("place needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+    _check("place", settings, apart=settings.place.apart)
     tls = settings.tls.model_copy(update={"cert_file": "", "key_file": "", "client_ca_file": "", "secret": ""})
     return settings.model_copy(update={"tls": tls})
 
 
+def _check(verb: str, settings: Settings, *, apart: bool) -> None:
+    if not apart:
+        raise SettingsError(f"{verb}.apart is false, so that serve does this work itself; set it to true for both")
+    if not settings.cluster.is_given:
+        raise SettingsError(f"{verb} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+
+
 def places(settings: Settings) -> bool:
     """Whether a replica places gangs itself: there is a cluster, no placer of its own, and Pods may get gates."""
-    has_cluster = bool(settings.cluster.kubeconfig or settings.cluster.in_cluster)
-    return has_cluster and gates(settings) and not settings.place.apart
+    return settings.cluster.is_given and gates(settings) and not settings.place.apart
 
 
 def gates(settings: Settings) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from policies.kubernetes.spelling import closest
 from webhook.configuration.fields import TOLD
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.files.yamlfile import FileError, YamlDocument, content, load
+from webhook.files.yamlfile import FileError, content, load
 
 WIDTH = 110
 """Columns of the reference."""
@@ -33,7 +33,10 @@ def read(path: Path, *, pipes: bool = False) -> Settings:
         return Settings()
     if len(documents) > 1:
         raise SettingsError(f"{path}:{documents[1].line()}: a second document; the configuration is one")
-    return _validated(documents[0])
+    document = documents[0]
+    if not isinstance(document.value, dict):
+        raise SettingsError(f"{document.name}:{document.line()}: a map of settings was expected")
+    return _validated(document.value, lambda key: f"{document.name}:{document.line(key)}")
 
 
 def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings:
@@ -42,34 +45,19 @@ def override(settings: Settings, changes: Iterable[tuple[str, Any]]) -> Settings
     for key, value in changes:
         section, _, name = key.partition(".")
         values[section][name] = value
+    return _validated(values, lambda _: "command line")
+
+
+def _validated(values: Any, place: Callable[[Any], str]) -> Settings:
+    """The settings. Of each mistake the place and key are told; what concerns several keys names them itself."""
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        lines = [_line("command line", e) for e in error.errors()]
+        lines = []
+        for one in error.errors():
+            key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in one["loc"]).lstrip(".")
+            lines.append(": ".join(filter(None, (place(one["loc"]), key, _problem(one)))))
         raise SettingsError("\n".join(lines)) from None
-
-
-def _validated(document: YamlDocument) -> Settings:
-    if not isinstance(document.value, dict):
-        raise SettingsError(f"{document.name}:{document.line()}: a map of settings was expected")
-    try:
-        return Settings.model_validate(document.value)
-    except ValidationError as error:
-        lines = [_line(f"{document.name}:{document.line(e['loc'])}", e) for e in error.errors()]
-        raise SettingsError("\n".join(lines)) from None
-
-
-def _line(place: str, error: Any) -> str:
-    """A mistake with its place and key; what concerns several keys names them itself."""
-    return ": ".join(
-        part
-        for part in (
-            place,
-            "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"]).lstrip("."),
-            _problem(error),
-        )
-        if part
-    )
 
 
 # What people write, in the place of what Python makes of it.

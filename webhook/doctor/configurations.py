@@ -7,7 +7,6 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from policies.engine.facts import NAME_LABEL
-from policies.engine.match import ResourceRule
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
 from policies.engine.safety import Safety
 from policies.engine.violation import listed
@@ -270,13 +269,7 @@ def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:
-    rules = [
-        # Versions are ignored, because the API server converts writes of other versions.
-        ResourceRule(
-            tuple(rule.get("operations") or ()), tuple(rule.get("apiGroups") or ()), tuple(rule.get("resources") or ())
-        )
-        for rule in theirs.get("rules") or ()
-    ]
+    rules = outage.resource_rules(theirs)
     writes = (
         # A rule for all versions overlaps with any other. The service's mutating entries name all their resources.
         _Write(operation, GroupVersionResource(group, "v1" if version == "*" else version, resource))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -68,12 +67,14 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
     policies = policyset.updated(
         policyset.EMPTY, await policyset.read(units, state.release), today, rules.reserved(), state.release
     )
-    native = await _native({} if isinstance(state.natives, Unread) else state.natives, state.release)
+    natives = {} if isinstance(state.natives, Unread) else state.natives
+    contents = await policyset.read(policyset.native_units(natives, state.release), state.release)
+    native = policyset.native(natives, contents)
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)
         ruleset = rules.build(settings, _control_plane(state), made, catalog)
-        shadow = await _shadow(settings, catalog, ruleset, state.release, today)
+        in_shadow, unasked = await _shadow(settings, catalog, ruleset, state.release, today)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
         return Desired(unusable, unusable, unusable, refused=policies.refused)
@@ -90,33 +91,24 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
         tuple(dict.fromkeys(policy.name for policy in known)),
         made.replaced,
         policies.refused,
-        (*doubts, *shadow.refused),
-        shadow.unasked,
+        (*doubts, *in_shadow),
+        unasked,
     )
 
 
-class _Shadow(NamedTuple):
-    """What is to be said of shadow policies."""
-
-    refused: tuple[str, ...] = ()
-    unasked: tuple[Unasked, ...] = ()
-
-
-async def _shadow(settings: Settings, catalog: Catalog, real: RuleSet, release: Release, today: date) -> _Shadow:
-    """What is to be said of the shadow policies. real: the rules in force. Raises SettingsError."""
+async def _shadow(
+    settings: Settings, catalog: Catalog, real: RuleSet, release: Release, today: date
+) -> tuple[tuple[str, ...], tuple[Unasked, ...]]:
+    """Which shadow policies are refused or not asked, and why. real: the rules in force. Raises SettingsError."""
     if not settings.policies.shadow:
-        return _Shadow()
+        return (), ()
     own = shadowed(settings)
     contents = await policyset.read(await Directories(own.policies.directories).units(release), release)
     read = policyset.updated(policyset.EMPTY, contents, today, rules.reserved(), release)
     made = rules.of_policies(own, read.files)
     beside = shadow.beside(made, rules.build(own, (), made, catalog), real)
     refused = tuple(f"those in the shadow are refused: {where}: {why}" for where, why in read.refused.items())
-    return _Shadow(refused, shadow.unasked(made, beside, real))
-
-
-async def _native(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> policyset.Native:
-    return policyset.native(policies, await policyset.read(policyset.native_units(policies, release), release))
+    return refused, shadow.unasked(made, beside, real)
 
 
 def _control_plane(state: ClusterPolicyState) -> list[str]:

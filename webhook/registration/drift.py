@@ -138,10 +138,12 @@ def injected(desired: JsonObject, observed: JsonObject) -> JsonObject:
 def with_bundles(desired: JsonObject, observed: JsonObject, other: str | None = None) -> JsonObject:
     """The desired configuration with the observed caBundles. other: the caBundle (base64) of entries without one."""
     bundles = {entry["name"]: entry["clientConfig"].get("caBundle") for entry in _entries(observed)}
-    return {
-        **desired,
-        "webhooks": [_with_bundle(entry, bundles.get(entry["name"]) or other) for entry in _entries(desired)],
-    }
+    webhooks = []
+    for entry in _entries(desired):
+        bundle = bundles.get(entry["name"]) or other
+        client = {**entry["clientConfig"], "caBundle": bundle} if bundle else entry["clientConfig"]
+        webhooks.append({**entry, "clientConfig": client})
+    return {**desired, "webhooks": webhooks}
 
 
 def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
@@ -214,10 +216,6 @@ def changed_by(observed: JsonObject) -> Writer:
     others = (Writer(entry.get("manager", ""), entry.get("time", "")) for entry in entries)
     later = [writer for writer in others if writer.manager not in ("", MANAGER) and writer.time >= own]
     return max(later, key=lambda writer: writer.time, default=Writer("", ""))
-
-
-def _with_bundle(entry: JsonObject, bundle: str | None) -> JsonObject:
-    return {**entry, "clientConfig": {**entry["clientConfig"], "caBundle": bundle}} if bundle else entry
 
 
 def _with_kept(entry: JsonObject, other: JsonObject, allowed: Sequence[KeptRequirement]) -> JsonObject:

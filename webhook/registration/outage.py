@@ -102,15 +102,18 @@ def selector(value: Any) -> LabelSelector:
     return LabelSelector((*equal, *more))
 
 
+def resource_rules(entry: JsonObject) -> list[ResourceRule]:
+    """What an entry is for. Versions are left out, because the API server converts writes of other versions."""
+    keys = ("operations", "apiGroups", "resources")
+    return [ResourceRule(*(tuple(rule.get(key) or ()) for key in keys)) for rule in entry.get("rules") or ()]
+
+
 class _ClosedEntry:
     """One entry, with its conditions compiled."""
 
     def __init__(self, entry: JsonObject) -> None:
         self.name = str(entry.get("name"))
-        self._rules = [
-            ResourceRule(*(tuple(rule.get(key) or ()) for key in ("operations", "apiGroups", "resources")))
-            for rule in entry.get("rules") or ()
-        ]
+        self._rules = resource_rules(entry)
         self._namespaces = selector(entry.get("namespaceSelector"))
         self._objects = selector(entry.get("objectSelector"))
         written = (str(condition.get("expression", "")) for condition in entry.get("matchConditions") or ())

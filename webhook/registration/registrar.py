@@ -308,7 +308,14 @@ class Registrar:
         if any(there[kind] is None and kind in watch.current for kind in pending):
             return False  # it was just deleted; the watch will show whether that is permanent
         self._clear(_SUSPENDED)
-        waiting = [kind for kind, target in pending.items() if self._waits(kind, target, there[kind])]
+        # Entries may fail closed, so a configuration is not made before calls reach a replica.
+        known = {*POLICY_KINDS, *watch.ever}
+        waiting = [
+            kind
+            for kind, target in pending.items()
+            if not self._calls_arrive and there[kind] is None and kind not in known
+            if target.correction(None).configuration is not None
+        ]
         titles = " and ".join(f"{kind} {registration.name}" for kind in waiting)
         reason = f"{titles}: to be made once a replica has been ready for {REACHED_SECONDS:.0f} s"
         self._note(_WAITING, reason if waiting else "")
@@ -429,11 +436,6 @@ class Registrar:
             or self._written.get(kind) != target
             or target.correction(watch.current.get(kind)).differences
         }
-
-    def _waits(self, kind: str, target: WriteTarget, there: JsonObject | None) -> bool:
-        """Whether to delay the creation of a configuration until calls reach a replica: entries may fail closed."""
-        is_absent = kind not in POLICY_KINDS and there is None and kind not in self._webhooks.state.ever
-        return is_absent and target.correction(None).configuration is not None and not self._calls_arrive
 
     def _withhold(self, reasons: Iterable[str]) -> None:
         reason = "; ".join(reasons)

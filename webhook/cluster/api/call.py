@@ -238,3 +238,8 @@ async def several(
         if error.status == 404:
             return []
         raise
+
+
+async def named(api: ApiClient, path: str, name: str, accept: str = "application/json") -> dict[str, Any] | None:
+    """The object of a list with a name; None if there is none. It takes no right but to list. Raises ClusterError."""
+    return next(iter(await several(api, path, (("fieldSelector", f"metadata.name={name}"),), accept)), None)

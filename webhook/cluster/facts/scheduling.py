@@ -21,7 +21,7 @@ from policies.topology.objects import KUEUE
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary import HOSTNAME
-from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, send
+from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, named, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
@@ -71,11 +71,8 @@ async def probed(api: ApiClient, namespace: str) -> Support:
 
 async def published(api: ApiClient, name: str) -> Support:
     """What `manage` wrote into the webhook configuration with a name. Raises ClusterError."""
-    # It is listed and not read, which is the right that the service has.
-    found = await listed(
-        api, registered_at("MutatingWebhookConfiguration"), (("fieldSelector", f"metadata.name={name}"),)
-    )
-    text = next((mapping(mapping(item, "metadata"), "annotations").get(ANNOTATION) for item in found), None)
+    found = await named(api, registered_at("MutatingWebhookConfiguration"), name)
+    text = mapping(mapping(found or {}, "metadata"), "annotations").get(ANNOTATION)
     if not text:
         return Support(reason="manage has not found out yet")
     try:
@@ -93,19 +90,15 @@ async def publish(api: ApiClient, name: str, support: Support) -> None:
 
 
 async def job(api: ApiClient, key: JobKey, seconds: float) -> JsonObject | FactUnavailable:
-    """A Job; empty if it is gone, or another one by now.
-
-    It is listed and not read, which is the right that the service has.
-    """
-    place, name = f"/apis/batch/v1/namespaces/{key.namespace}/jobs", f"metadata.name={key.name}"
+    """A Job; empty if it is gone, or another one by now."""
     try:
         async with asyncio.timeout(seconds):
-            items = await listed(api, place, (("fieldSelector", name),))
+            found = await named(api, f"/apis/batch/v1/namespaces/{key.namespace}/jobs", key.name)
     except TimeoutError:
         return key.failure(f"the API server did not answer within {seconds:.1f} s")
     except ClusterError as error:
         return key.failure(str(error))
-    return next((item for item in items if mapping(item, "metadata").get("uid") == key.uid), {})
+    return found if found and mapping(found, "metadata").get("uid") == key.uid else {}
 
 
 async def flavors(api: ApiClient, key: FlavorsKey, seconds: float) -> frozenset[str] | FactUnavailable | None:
@@ -116,8 +109,8 @@ async def flavors(api: ApiClient, key: FlavorsKey, seconds: float) -> frozenset[
             items = await listed(api, f"/apis/{KUEUE}/{version}/resourceflavors") if version else []
     except (TimeoutError, ClusterError) as error:
         return key.failure(str(error))
-    named = (mapping(item, "spec").get("topologyName") for item in items)
-    return frozenset(str(name) for name in named if name)
+    names = (mapping(item, "spec").get("topologyName") for item in items)
+    return frozenset(str(name) for name in names if name)
 
 
 class SchedulingSupport:

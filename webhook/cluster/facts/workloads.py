@@ -17,7 +17,7 @@ from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.membership import membership
-from webhook.cluster.api.call import UNREADABLE, Page, pages, several
+from webhook.cluster.api.call import UNREADABLE, Page, named, pages
 from webhook.cluster.api.discovery import ServedResource, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 
@@ -195,7 +195,7 @@ def owner_reader(
             return None
         root = f"/apis/{quote(owner.api_version)}" if "/" in owner.api_version else f"/api/{quote(owner.api_version)}"
         path = f"{root}/namespaces/{quote(namespace, safe='')}/{row.resource}"
-        items = await several(api, path, (("fieldSelector", f"metadata.name={owner.name}"),), ACCEPT)
-        return next((item for item in items if mapping(item, "metadata").get("uid") == owner.uid), None)
+        found = await named(api, path, owner.name, ACCEPT)
+        return found if found and mapping(found, "metadata").get("uid") == owner.uid else None
 
     return read

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.labelwriters import LabelWriter
 from policies.topology.nodes.tree import Machine, machines
-from webhook.cluster.api.call import Call, one, send, several
+from webhook.cluster.api.call import Call, named, one, send, several
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import inventory, labelwriters
@@ -128,9 +128,8 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
         return None
     namespace, lease = settings.cluster.namespace, settings.place.lease
     kinds = {processes.POLICY: "validatingadmissionpolicies", processes.BINDING: "validatingadmissionpolicybindings"}
-    named = (("fieldSelector", f"metadata.name={lease}"),)
     fence = {
-        kind: tried(_only(several(api, f"{_ADMISSION}/{resource}", named)), f"list {resource}")
+        kind: tried(named(api, f"{_ADMISSION}/{resource}", lease), f"list {resource}")
         for kind, resource in kinds.items()
     }
     found = await _gathered(
@@ -139,10 +138,6 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
         fence=_gathered(**fence),
     )
     return PlacerState(**found)
-
-
-async def _only(reading: Awaitable[list[JsonObject]]) -> JsonObject | None:
-    return next(iter(await reading), None)
 
 
 async def _gated(api: ApiClient) -> list[Gated]:
@@ -241,11 +236,11 @@ async def _label_writers(api: ApiClient, settings: Settings) -> Sequence[LabelWr
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:
     """The data of a Secret, or None. The service's account may list the Secret, but not get it. Raises ClusterError."""
-    secrets = await several(api, where, (("fieldSelector", f"metadata.name={name}"),)) if name else []
-    if not secrets:
+    secret = await named(api, where, name) if name else None
+    if secret is None:
         return None
     try:
-        return {key: base64.b64decode(value) for key, value in (secrets[0].get("data") or {}).items()}
+        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
     except binascii.Error as error:
         raise ClusterError(f"the data at {where} are no base64: {error}") from None
 

@@ -24,7 +24,7 @@ from policies.topology.annotation import GATE
 from policies.topology.placer.opening import Opening
 from policies.topology.placer.placer import Look, Notice, Placed, Waiting
 from policies.topology.placer.placer import Subject as About
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.call import UNREADABLE, Call, fetch, named
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
@@ -193,8 +193,6 @@ _LONGEST_PAUSE: Final = 10.0
 _GONE: Final = frozenset({404, 409})
 """The Pod is gone or has changed, which the watch will show."""
 
-_PODS = msgspec.json.Decoder(dict[str, Any])
-
 
 class Gatekeeper:
     """Looks at the cluster after each change. leading: whether this process holds the Lease.
@@ -324,17 +322,16 @@ class Gatekeeper:
     async def _is_open(self, opening: Opening, term: int) -> bool:
         """Whether the gate of a Pod is open, by asking until there is an answer or the Lease is lost."""
         backoff = Backoff(self._clock)
-        path, name = _path(opening).rpartition("/")[0], f"metadata.name={opening.name}"
         while term == self.term and self._leading():
             try:
-                found = _PODS.decode(await fetch(self._api, Call("GET", path, (("fieldSelector", name),)))).get("items")
-            except (ClusterError, *UNREADABLE) as error:
+                pod = await named(self._api, _path(opening).rpartition("/")[0], opening.name)
+            except ClusterError as error:
                 self._log.warning("outcome of a patch is unknown", pod=opening.name, reason=str(error))
-                await backoff.wait(getattr(error, "retry_after", 0.0))
+                await backoff.wait(error.retry_after)
                 continue
-            pod = next((pod for pod in found or () if mapping(pod, "metadata").get("uid") == opening.uid), None)
-            gates = mapping(pod or {}, "spec").get("schedulingGates") or ()
-            return pod is not None and all(gate.get("name") != GATE for gate in gates)
+            if pod is None or mapping(pod, "metadata").get("uid") != opening.uid:
+                return False
+            return all(gate.get("name") != GATE for gate in mapping(pod, "spec").get("schedulingGates") or ())
         return False
 
     def _failed(self, opening: Opening, error: ClusterError) -> str:
@@ -345,7 +342,13 @@ class Gatekeeper:
             self._wake = min(self._wake, self._now() + _FIRST_PAUSE)
             return ""
         self._measures.opened("refused")
-        reason = f"{error}{_remedy(str(error))}"
+        reason = str(error)
+        if "The placer may" in reason:
+            reason += (
+                "; a webhook or policy that changes Pods when they are updated must leave out the placer's account"
+            )
+        elif "cannot patch resource" in reason:
+            reason += "; a ClusterRole must allow the placer's account to patch pods"
         if error.status not in self._refusals:
             self._refusals.add(error.status)
             pod = f"{opening.namespace}/{opening.name}"
@@ -383,11 +386,3 @@ class Gatekeeper:
 
 def _path(opening: Opening) -> str:
     return f"/api/v1/namespaces/{quote(opening.namespace, safe='')}/pods/{quote(opening.name, safe='')}"
-
-
-def _remedy(refusal: str) -> str:
-    if "The placer may" in refusal:
-        return "; a webhook or policy that changes Pods when they are updated must leave out the placer's account"
-    if "cannot patch resource" in refusal:
-        return "; a ClusterRole must allow the placer's account to patch pods"
-    return ""

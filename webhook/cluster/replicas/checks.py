@@ -30,7 +30,7 @@ from webhook.cluster.facts import scheduling
 from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
 from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.placer.objects import NODES, WatchedNode
-from webhook.cluster.watches.reflector import Cache, Followers, Reflector
+from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
@@ -130,41 +130,13 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
         raise ClusterError(f"{title} could not be written: {error.lacking(right)}") from error
 
 
-class Machines(Followers):
-    """The Nodes, followed from `start` to `stop`. accelerators: globs of resource names."""
-
-    def __init__(self, api: Connection, accelerators: Sequence[str], clock: Clock) -> None:
-        self.accelerators = accelerators
-        self._cache = Cache[WatchedNode, str, Machine](name_of, self._machine)
-        self._reflector = Reflector(api, NODES, "/api/v1/nodes", self._cache, clock)
-        self._reflectors = (self._reflector,)
-
-    def cancel(self) -> None:
-        """Stop following, without waiting for its end."""
-        for task in self._tasks:
-            task.cancel()
-
-    async def listed(self) -> None:
-        """Wait until the first list has arrived."""
-        await self._reflector.synced.wait()
-
-    @property
-    def problem(self) -> str:
-        """Why they are not known yet; empty if they are."""
-        return "; ".join(self._reflector.unsynced())
-
-    @property
-    def known(self) -> Sequence[Machine]:
-        """The Nodes; the same sequence until one changes."""
-        return self._cache.values
-
-    def _machine(self, item: WatchedNode) -> Machine | None:
-        """The part of a Node that counts; None for one with a malformed amount."""
-        item.manifest.metadata.labels = labels_of(item)
-        try:
-            return machine(item.manifest, self.accelerators)
-        except ValueError:
-            return None
+def _machine(item: WatchedNode, accelerators: Sequence[str]) -> Machine | None:
+    """The part of a Node that counts; None for one with a malformed amount. accelerators: globs of resource names."""
+    item.manifest.metadata.labels = labels_of(item)
+    try:
+        return machine(item.manifest, accelerators)
+    except ValueError:
+        return None
 
 
 # How long a look waits for the first list; a later one goes on where it was.
@@ -188,21 +160,22 @@ class NodeSurvey(PeriodicCheck):
 
     def __init__(self, leader: Leader) -> None:
         super().__init__(leader)
-        self._machines: Machines | None = None
+        self._accelerators: Sequence[str] = ()
+        self._nodes: Cache[WatchedNode, str, Machine] | None = None
+        self._following: asyncio.Task[NoReturn] | None = None
         self._findings: _Findings | None = None
 
     @property
     def machines(self) -> Sequence[Machine]:
-        """The Nodes, as they are now; none before the first look."""
-        return () if self._machines is None else self._machines.known
+        """The Nodes, as they are now; none before the first look. The same sequence until one changes."""
+        return () if self._nodes is None else self._nodes.values
 
     async def run(self) -> NoReturn:
         """Look until cancelled."""
         try:
             await super().run()
         finally:
-            if self._machines is not None:
-                await self._machines.stop()
+            await cancelled([self._following] if self._following else [])
 
     async def look(self) -> None:
         """Count flaws, and publish what has changed. Raises ClusterError and SettingsError."""
@@ -220,16 +193,18 @@ class NodeSurvey(PeriodicCheck):
 
     async def _followed(self, accelerators: Sequence[str]) -> Sequence[Machine]:
         """The Nodes, followed from the first look on. Raises ClusterError."""
-        if self._machines is None or self._machines.accelerators != accelerators:
+        if self._nodes is None or self._accelerators != accelerators:
             self._end()
-            self._machines = Machines(self._api, accelerators, self._clock)
-            await self._machines.start()
+            self._accelerators = accelerators
+            self._nodes = Cache(name_of, lambda item: _machine(item, accelerators))
+            self._reflector = Reflector(self._api, NODES, "/api/v1/nodes", self._nodes, self._clock)
+            (self._following,) = started([self._reflector])
         try:
             async with asyncio.timeout(FIRST_SYNC):
-                await self._machines.listed()
+                await self._reflector.synced.wait()
         except TimeoutError:
-            raise ClusterError(self._machines.problem) from None
-        return self._machines.known
+            raise ClusterError("; ".join(self._reflector.unsynced())) from None
+        return self._nodes.values
 
     def _is_due(self) -> bool:
         return rules.follows_topologies(self._settings())
@@ -240,9 +215,9 @@ class NodeSurvey(PeriodicCheck):
             self._metrics.placing.flawed.labels(kind).set(0)
 
     def _end(self) -> None:
-        if self._machines is not None:
-            self._machines.cancel()
-        self._machines = self._findings = None
+        if self._following is not None:
+            self._following.cancel()
+        self._following = self._nodes = self._findings = None
 
 
 def _findings(machines: Sequence[Machine], settings: Settings, topologies: tuple[Topology, ...]) -> _Findings:

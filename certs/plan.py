@@ -14,14 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from cryptography import x509
 
-from certs.authority import (
-    LEAF_LIFETIME,
-    Authority,
-    Leaf,
-    authority_subject,
-    join_pair,
-    new_authority,
-)
+from certs.authority import LEAF_LIFETIME, Authority, Leaf, authority_subject, join_pair, new_authority
 from certs.errors import ForeignFileError, KeyMismatchError, PairError, PemError
 from certs.material import (
     Bundle,

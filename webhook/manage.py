@@ -117,12 +117,7 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
 
 
 async def _certificates(
-    stack: AsyncExitStack,
-    api: Connection,
-    settings: Settings,
-    replica: Replica,
-    pods: ReplicaPods,
-    measures: Metrics,
+    stack: AsyncExitStack, api: Connection, settings: Settings, replica: Replica, pods: ReplicaPods, measures: Metrics
 ) -> Renewed:
     if replica.authority is None:
         return Renewed()

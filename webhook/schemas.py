@@ -103,11 +103,7 @@ def _report() -> dict[str, Any]:
         },
     }
     failed = {"type": "object", "required": ["error"], "properties": {"error": _TEXT}}
-    return {
-        "title": "Report of cks-admission check",
-        "type": "array",
-        "items": {"anyOf": [judged, failed]},
-    }
+    return {"title": "Report of cks-admission check", "type": "array", "items": {"anyOf": [judged, failed]}}
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}

@@ -82,11 +82,7 @@ class _Parts(NamedTuple):
 _SWITCH = 0.001
 
 
-async def serve(
-    read: Callable[[], Settings],
-    path: Path | None = None,
-    log_lines: Sink | None = None,
-) -> None:
+async def serve(read: Callable[[], Settings], path: Path | None = None, log_lines: Sink | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises SettingsError, CertificateError, ClusterError or PortError at start.
 
     read: returns the current settings. path: their file, which is watched for changes. log_lines: where log lines go,

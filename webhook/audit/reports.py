@@ -125,12 +125,7 @@ def _said(finding: Finding, scope: Scope) -> _Said:
 
 
 def _metadata(scope: Scope) -> dict[str, Any]:
-    return {
-        "name": name(scope),
-        **_place(scope),
-        "labels": {LABEL: SOURCE},
-        "ownerReferences": [_reference(scope)],
-    }
+    return {"name": name(scope), **_place(scope), "labels": {LABEL: SOURCE}, "ownerReferences": [_reference(scope)]}
 
 
 def _reference(scope: Scope) -> dict[str, str]:

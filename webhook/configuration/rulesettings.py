@@ -75,8 +75,7 @@ class Exempt(Requesters):
     """Exempt requesters, beside the cluster's own components. Exact names, or globs with * and ?."""
 
     control_plane_namespaces: Strings = Field(
-        (),
-        description="Namespaces of the control plane: their accounts pass also while the service is down.",
+        (), description="Namespaces of the control plane: their accounts pass also while the service is down."
     )
 
 
@@ -270,8 +269,7 @@ class SafetySettings(Model):
     """More essential writes, which no outage may stop. Policies judge them all the same."""
 
     namespaces: Strings = Field(
-        (),
-        description="Namespaces of components, such as calico-system; not kube-system, which always counts.",
+        (), description="Namespaces of components, such as calico-system; not kube-system, which always counts."
     )
     resources: Resources = Field(
         (),
@@ -289,9 +287,7 @@ def _text(value: object) -> object:
 
 
 Parameter = Annotated[
-    str,
-    BeforeValidator(_text),
-    WithJsonSchema({"type": ["string", "integer", "array"], "items": {"type": "string"}}),
+    str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "integer", "array"], "items": {"type": "string"}})
 ]
 
 
@@ -460,9 +456,7 @@ class TopologySettings(Model):
         description="How long a gang of unknown size, or one that only prefers a level, waits after its first Pod.",
     )
     patience_seconds: float = Field(
-        900.0,
-        gt=0,
-        description="How long a gang lets others pass; then a domain is kept free for it.",
+        900.0, gt=0, description="How long a gang lets others pass; then a domain is kept free for it."
     )
     deletion: RuleAction = Field(
         "warn",

@@ -35,15 +35,9 @@ class Listen(Model):
 
     host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - a Pod is reached from other hosts
     port: Port = Field(9443, description="TLS port; 0 takes a free one.")
-    max_in_flight: int = Field(
-        512,
-        ge=1,
-        description="Reviews answered at once; more get 503 with Retry-After.",
-    )
+    max_in_flight: int = Field(512, ge=1, description="Reviews answered at once; more get 503 with Retry-After.")
     max_bytes_in_flight: int = Field(
-        64 * 1024 * 1024,
-        ge=16 * 1024 * 1024,
-        description="Bytes of bodies held at once; more get 503.",
+        64 * 1024 * 1024, ge=16 * 1024 * 1024, description="Bytes of bodies held at once; more get 503."
     )
     body_seconds: float = Field(
         3.0, gt=0, le=30, description="How long a body may take to arrive, within the time-out of its caller."
@@ -52,9 +46,7 @@ class Listen(Model):
         1024, ge=1, description="Connections at once; beyond, an idle one is closed for a new one."
     )
     max_connections_per_address: int = Field(
-        768,
-        ge=1,
-        description="The same for one address; all API servers may call from one.",
+        768, ge=1, description="The same for one address; all API servers may call from one."
     )
     connection_seconds: float = Field(
         60.0, ge=0, description="How long a connection stays open, give or take a quarter; 0: as long as it is used."
@@ -128,9 +120,7 @@ class Place(Model):
 
     apart: bool = Field(False, description="Whether it runs; then serve places nothing.")
     lease: str = Field(
-        "cks-admission-placer",
-        min_length=1,
-        description="Lease in cluster.namespace; its holder opens gates.",
+        "cks-admission-placer", min_length=1, description="Lease in cluster.namespace; its holder opens gates."
     )
 
 

@@ -118,11 +118,7 @@ async def _topologies(api: ApiClient, group: str, versions: Sequence[str]) -> li
 
 
 async def _listed(
-    api: ApiClient,
-    path: str,
-    decode: Callable[[msgspec.Raw], T],
-    size: int,
-    query: tuple[tuple[str, str], ...] = (),
+    api: ApiClient, path: str, decode: Callable[[msgspec.Raw], T], size: int, query: tuple[tuple[str, str], ...] = ()
 ) -> AsyncIterator[T]:
     async for page in pages(api, path, query, size):
         for raw in page.items or ():

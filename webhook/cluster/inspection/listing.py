@@ -32,12 +32,7 @@ class Lister:
         self._size = size
 
     async def objects(
-        self,
-        resource: ServedResource,
-        namespace: str = "",
-        *,
-        metadata: bool = False,
-        labels: str = "",
+        self, resource: ServedResource, namespace: str = "", *, metadata: bool = False, labels: str = ""
     ) -> AsyncIterator[JsonObject]:
         """The objects of a resource, with apiVersion and kind. metadata: whether that is all that is read of them.
 

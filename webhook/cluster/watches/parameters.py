@@ -248,7 +248,8 @@ class FollowedKind:
             if self._served is None or any(watch.problem for watch in self._current()):
                 served = await self._discovery.ask(lambda: find(self._api, self.kind))
                 if served != self._served or not self._decided.is_set():
-                    self._log.info(f"param kind is {'' if served else 'not '}served", param_kind=self._name)
+                    event = "param kind is served" if served else "param kind is not served"
+                    self._log.info(event, param_kind=self._name)
                     self._end(self._watches)
                     self._watches, self._planned, self._serving = [], {}, {}
                     self._served = served

@@ -58,15 +58,16 @@ def read_present(path: Path) -> bytes:
         raise StoreError(f"{path} does not exist") from error
 
 
-def replace_file(path: Path, content: bytes, mode: int) -> None:
+def replace_file(path: Path, content: bytes, mode: int, aside: Path | None = None) -> None:
     """Replace a file atomically: readers see the old or the new content, even after a crash.
 
-    There must be only one writer at a time, because all writers use the same temporary file.
+    There must be only one writer at a time, because all writers use the same temporary file. aside: that file, where
+    the folder of the other is watched; on the same file system.
 
     Raises StoreError if the file cannot be written; the old file is still there then.
     """
     # The name is always the same, so that leftovers of crashes do not accumulate.
-    aside = path.with_name(f".{path.name}.new")
+    aside = aside or path.with_name(f".{path.name}.new")
     try:
         aside.unlink(missing_ok=True)
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

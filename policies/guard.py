@@ -28,7 +28,7 @@ READS = frozenset({"spec.finalizers", "spec.taints"})
 BELONGS = "Namespaces of the control plane must be left as they are."
 THEIRS = "Workloads of your own do not belong in a Namespace of the control plane."
 STAYS = "Taints that keep Pods off Nodes must stay."
-_ASK = "Ask the provider of the cluster, or have an administrator add you to guard.exempt."
+ASK = "Ask the provider of the cluster, or have an administrator add you to guard.exempt."
 _MOVE = "Use a Namespace of your own."
 _KEEP = {
     LOCK_TAINT: "SUNK removes it when the Slurm job ends: cancel the job, or have guard.exempt name SUNK's account.",
@@ -66,14 +66,14 @@ def _of_namespace(request: AdmissionRequest, mode: Verdict) -> Iterator[Violatio
     name = request.name
     if request.operation == "DELETE":
         problem = "belongs to the control plane: all that runs in it ends, and the cluster loses what it does."
-        remedy = f"{_ASK} guard.namespaces: deny would refuse it." if mode == "warn" else _ASK
+        remedy = f"{ASK} guard.namespaces: deny would refuse it." if mode == "warn" else ASK
         yield Violation(RULE, "", f"Namespace {quote(name)}", problem, BELONGS, remedy, mode)
     elif new is not None:
         before, after = mapping(old, "metadata"), mapping(new, "metadata")
         edits = [f"metadata.{field}" for field in _EDITED if (before.get(field) or None) != (after.get(field) or None)]
         edits += ["spec"] if (old.get("spec") or {}) != (new.get("spec") or {}) else []
         problem = f"must not change: Namespace {quote(name)} belongs to the control plane."
-        yield from (Violation(RULE, path, "", problem, BELONGS, _ASK, mode) for path in edits)
+        yield from (Violation(RULE, path, "", problem, BELONGS, ASK, mode) for path in edits)
 
 
 def _of_workload(request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:

@@ -7,6 +7,7 @@ refuse a write without reserved labels. Labels that are no map are left to the A
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
@@ -93,6 +94,10 @@ def spec(
 
 PROBE = "probe.coreweave.cloud/cks-admission"
 """A label that the policy refuses in a dry run, whoever asks and wherever, so that one sees whether it is in force."""
+REFUSAL = re.compile(
+    "ValidatingAdmissionPolicy '(?P<policy>[^']+)'(?: with binding '(?P<binding>[^']+)')? denied request: "
+)
+"""How the API server says that a policy refuses; without a binding where the policy itself is wrong."""
 _IS_PROBE = "request.?dryRun == optional.of(true) && " + at(
     "object", LABELS, lambda it: f"{is_map(it)} && '{PROBE}' in {it}"
 )

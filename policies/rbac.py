@@ -25,6 +25,7 @@ from policies.kubernetes.release import NEWEST, Release
 
 API_VERSION: Final = "rbac.authorization.k8s.io/v1"
 _MASTERS = "system:masters"
+_NOBODY = User("")
 _T = TypeVar("_T")
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
@@ -159,8 +160,7 @@ class Rights:
             return CheckAnswer(allowed=True)
         missing: list[str] = []
         for binding, subject in self._applying(check):
-            kind, name = binding.role_ref.kind, binding.role_ref.name
-            rules = self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
+            rules = self._given(binding)
             if rules is None:
                 role = binding.role_ref
                 missing.append(f"{role.kind.lower()}.rbac.authorization.k8s.io {quote(role.name)} not found")
@@ -170,6 +170,38 @@ class Rights:
         texts = ", ".join(dict.fromkeys(missing))
         reason = f"{self._prefix}RBAC: {f'[{texts}]' if len(set(missing)) > 1 else texts}"
         return CheckAnswer(allowed=False, reason=reason if missing else "")
+
+    def actors(self, users: Iterable[str], groups: Iterable[str], namespaces: Iterable[str]) -> list[RoleSubject]:
+        """Who may act as others: impersonate them, or create tokens of accounts or Pods in namespaces; each once.
+
+        Service accounts have their namespace.
+        """
+        asked = [Check(user=_NOBODY, verb="impersonate", resource="users", name=name) for name in users]
+        asked += [Check(user=_NOBODY, verb="impersonate", resource="groups", name=name) for name in groups]
+        for namespace in namespaces:
+            asked += [
+                Check(user=_NOBODY, verb="impersonate", resource="serviceaccounts", namespace=namespace),
+                Check(
+                    user=_NOBODY, verb="create", resource="serviceaccounts", subresource="token", namespace=namespace
+                ),
+                Check(user=_NOBODY, verb="create", resource="pods", namespace=namespace),
+            ]
+        found = (
+            msgspec.structs.replace(subject, namespace=subject.namespace or binding.namespace)
+            for binding in self._bindings.values()
+            if any(
+                binding.namespace in ("", check.namespace) and rule.allows(check)
+                for rule in self._given(binding) or ()
+                for check in asked
+            )
+            for subject in binding.subjects
+        )
+        return list(dict.fromkeys(found))
+
+    def _given(self, binding: _Binding) -> tuple[RoleRule, ...] | None:
+        """The rules of the role of a binding; None if there is no such role."""
+        kind, name = binding.role_ref.kind, binding.role_ref.name
+        return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
 
     def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
         """The bindings for the user, each with its first subject that is the user."""

@@ -118,11 +118,6 @@ class Metrics:
             "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
         )
         self.leader = gauge("cks_admission_leader", "1 while this replica holds the lease; else 0.")
-        self.label_writers = gauge(
-            "cks_admission_label_writers",
-            "Policies and conversions that can write labels past the guard, by kind; verdict: reserved or possible.",
-            ("kind", "verdict"),
-        )
         self.entries_withheld = gauge(
             "cks_admission_registration_entries_withheld",
             "1 while webhook entries that fail closed are not registered, since a replica does not know them; else 0.",

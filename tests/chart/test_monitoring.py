@@ -111,7 +111,6 @@ def test_slow_answers_can_be_measured(timeout: int) -> None:
             {
                 "CksAdmissionAuthorityExpiresSoon",
                 "CksAdmissionNoLeader",
-                "CksAdmissionReservedLabelWriter",
                 "CksAdmissionPlacerGone",
                 "CksAdmissionGangOverdue",
                 "CksAdmissionPlacerRefused",

@@ -46,6 +46,8 @@ class Layout:
     """Feature gates that are on in the API server, the controllers and the scheduler."""
     apis: Sequence[str] = ()
     """Versions of APIs that are off by default and served here, such as scheduling.k8s.io/v1alpha2."""
+    admission: Path | None = None
+    """An AdmissionConfiguration."""
 
     @property
     def server(self) -> str:
@@ -99,6 +101,7 @@ def kube_apiserver(layout: Layout) -> list[str]:
         f"--audit-policy-file={_audit_policy(layout)}",
         f"--tracing-config-file={_tracing(layout)}",
         *([f"--admission-control-config-file={_credentials(layout)}"] if layout.presents_certificate else []),
+        *([f"--admission-control-config-file={layout.admission}"] if layout.admission else []),
         *([f"--runtime-config={','.join(f'{api}=true' for api in layout.apis)}"] if layout.apis else []),
         *_gates(layout),
     ]

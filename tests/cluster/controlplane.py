@@ -57,15 +57,16 @@ class ControlPlane:
         presents_certificate: bool = False,
         gates: Sequence[str] = (),
         apis: Sequence[str] = (),
+        admission: Path | None = None,
     ) -> None:
         """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet.
 
-        audited, presents_certificate, gates, apis: as in components.Layout.
+        audited, presents_certificate, gates, apis, admission: as in components.Layout.
         """
         self._tools = tools
         self._audited = audited
         self._presents_certificate = presents_certificate
-        self._gates, self._apis = gates, apis
+        self._gates, self._apis, self._admission = gates, apis, admission
         self._stack = ExitStack()
         self._components: dict[str, Component] = {}
         self._kubeconfigs: dict[str, Path] = {}
@@ -240,6 +241,7 @@ class ControlPlane:
             self._presents_certificate,
             self._gates,
             self._apis,
+            self._admission,
         )
         self._audit_log = layout.audit_log
         self._ports = layout.ports

@@ -66,12 +66,6 @@ ROLE: Manifest = {
             "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
         },
         {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"],
-            "verbs": ["list"],
-        },
-        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["get", "list"]},
-        {
             "apiGroups": [""],
             "resources": ["configmaps"],
             "verbs": ["create", "get", "list", "patch", "update", "watch"],

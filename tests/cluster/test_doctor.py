@@ -160,6 +160,7 @@ def test_all_is_well(installation: Installation) -> None:
         "  ok   MutatingWebhookConfigurations: no other webhook changes what the service changes",
         "label writers",
         "  ok   mutating policies and definitions: no policy and no conversion can write labels past the guard",
+        '  ok   impersonation, tokens and Pods: roles let User "alice" act as exempt requesters',
         "policies",
         "  ok   policies: 0 policies in addition to the built-in rules, none refused",
         "  ok   pack interruptable-qos: off",

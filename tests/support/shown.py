@@ -26,7 +26,6 @@ NOT_TYPED = {
     r"audit: cks-admission audit --kubeconfig ": "all objects of a cluster; tests/cluster/test_audit.py",
     r"audit: kubectl get reports": "kinds of another project; tests/cluster/test_audit.py reads them",
     r".*: cks-admission topology (?:queue|release) ": "gangs that wait; tests/webhook/cli/topology/test_queue.py",
-    r"reserved-labels: kubectl get events": "an Event, looked for once a minute",
     r"installation: helm upgrade .*=rendered": "two roll-outs more; tests/cluster/test_release_modes.py proves it",
     r"gang-schedulers: kubectl apply": "needs feature gates",
     r".*: kubectl get nodes\S* .*-o \w+ [>|] ": "the Nodes of a cluster; the file is beside the page",

@@ -117,6 +117,7 @@ async def _examine(
     from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
     from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
     from webhook.doctor.cluster import judged_as  # noqa: PLC0415 - as above
+    from webhook.doctor.connection import is_static  # noqa: PLC0415 - as above
     from webhook.registration.rights import needed, needed_by_manager, placer  # noqa: PLC0415 - as above
 
     asked_for = needed_by_manager if of_manage else placer if of_placer else needed
@@ -128,6 +129,7 @@ async def _examine(
         observation.workspace.maps,
         observation.cluster.natives,
         judged_as(observation.cluster.version, settings),
+        asked.probed == "" or is_static(observation.probe),
     )
     return examine(settings, observation, await desired.make(settings, state, now.date()), now)
 

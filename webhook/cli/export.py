@@ -1,4 +1,4 @@
-"""`cks-admission export`: webhook configurations, the configuration, schemas, and policies for kube-apiserver."""
+"""`cks-admission export`: webhook configurations, the configuration, schemas, and what kube-apiserver takes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any
 
 import click
 
+from certs.errors import StoreError
+from policies.engine.request import JsonObject
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.cli.output import say, to_yaml, write, write_text
-from webhook.configuration.settings import SettingsError
+from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import reference
 from webhook.files.yamlfile import FileError
-from webhook.registration.configurations import registered
+from webhook.registration.configurations import registered, without_guard
+
+_TWICE = "registration.apply is true: set it to false, or the API server calls the service twice"
 
 
 class _Export(click.Group):
@@ -50,18 +54,24 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
       cks-admission export webhook-configuration --config cks.yaml | kubectl apply --server-side -f -
     """
     settings = options.settings(config, changes)
+    configurations = _configurations(settings, guards=settings.labels.enforced_by != "static")
+    if output == "json":
+        write({"apiVersion": "v1", "kind": "List", "items": configurations}, output)
+    else:
+        write_text("---\n".join(map(to_yaml, configurations)))
+
+
+def _configurations(settings: Settings, *, guards: bool) -> list[JsonObject]:
+    """The webhook configurations. guards: whether with the entries for reserved labels. Raises InputError."""
     given, own = settings.registration.ca_file, Path(settings.tls.directory) / "ca-bundle.crt"
     try:
         ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
         bundle = Path(given).read_bytes() if given else own.read_bytes() if own.exists() else b""
         # Whoever applies this again and again would take back what cert-manager wrote.
-        configurations = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
+        made = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
     except (SettingsError, OSError) as error:
         raise InputError(str(error)) from None
-    if output == "json":
-        write({"apiVersion": "v1", "kind": "List", "items": configurations}, output)
-    else:
-        write_text("---\n".join(map(to_yaml, configurations)))
+    return made if guards else [*without_guard({str(one["kind"]): one for one in made}).values()]
 
 
 @command.command("configuration")
@@ -131,3 +141,45 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
     for line in notes:
         say(line, err=True)
     write_text("---\n".join(texts))
+
+
+@command.command("static")
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path(exists=True))
+@options.config
+@options.kubernetes
+@options.setting(
+    "--webhooks", "registration.url", metavar="URL", help="Print webhook configurations, too, for this URL."
+)
+@options.setting("--ca-file", "registration.caFile", help="CA bundle (PEM) of that URL.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory, where kube-apiserver has it.",
+)
+def static(paths: tuple[str, ...], config: Path | None, output: Path, **changes: str | None) -> None:
+    """Write the guard and packs as files of kube-apiserver, out of the reach of every account of the cluster.
+
+    A wrong file ends kube-apiserver at its start: try the files with another one first. From Kubernetes 1.37 on.
+    Policies in PATH are written, too. What is left out, such as policies with parameters, is on stderr.
+
+    \b
+    Examples:
+      cks-admission export static --config cks.yaml -o /etc/kubernetes/cks-admission
+      kube-apiserver --admission-control-config-file=/etc/kubernetes/cks-admission/admission.yaml ...
+    """
+    from webhook.cli.static import policies, write_files  # noqa: PLC0415 - reading policies needs the CEL engine
+    from webhook.sources import packs, policyfiles  # noqa: PLC0415 - as above
+
+    settings = options.settings(config, changes)
+    with reading(policyfiles.PolicyFilesError, FileError, SettingsError, StoreError):
+        files = (*policyfiles.texts(paths), *packs.texts(settings))
+        made, notes = policies(settings, files, settings.policies.release or NEWEST, datetime.now(UTC).date())
+        if changes["registration__url"]:
+            notes += [_TWICE] if settings.registration.apply else []
+            made += _configurations(settings, guards=settings.labels.action != "deny")
+        write_files(output, made)
+    for line in notes:
+        say(line, err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from policies import guard, labelpolicy, labels, matchconditions, tolerations
+from policies import guard, labelpolicy, labels, labelwriters, matchconditions, tolerations
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, PolicyException, Rule
@@ -164,13 +164,23 @@ def labels_policy(
     return labelpolicy.spec(workload_table(settings), label_exceptions(settings), conditions, requirements)
 
 
+def admission_policy(settings: Settings) -> JsonObject:
+    """The spec of the policy that judges what can write labels, as a file. The service's own accounts are exempt."""
+    chosen = settings.guard
+    condition = _exempt(settings, chosen.exempt, (settings.cluster.namespace,))[1]
+    exceptions, trusted = label_exceptions(settings), settings.labels.trusted
+    return labelwriters.spec([condition], exceptions, trusted, refuses=chosen.admission == "deny")
+
+
 def enforces_labels(settings: Settings, release: Release) -> bool:
     """Whether the API server enforces the rule for reserved labels itself, by a policy that is written here.
 
     A release that converts objects for policies takes a millisecond for each Pod, some times as long as to call.
     """
     chosen = settings.labels
-    wanted = chosen.enforced_by == "policy" or (chosen.enforced_by == "auto" and not release.converts_objects)
+    wanted = chosen.enforced_by in ("policy", "static") or (
+        chosen.enforced_by == "auto" and not release.converts_objects
+    )
     return wanted and chosen.action == "deny" and settings.registration.apply
 
 

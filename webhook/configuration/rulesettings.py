@@ -83,10 +83,11 @@ class LabelsSettings(Model):
     """The guard of reserved labels."""
 
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
-    enforced_by: Literal["auto", "policy", "webhook"] = Field(
+    enforced_by: Literal["auto", "policy", "static", "webhook"] = Field(
         "auto",
-        description="Who refuses. policy: the API server itself, also while the service is down; webhook: an entry "
-        "that fails closed; auto: policy from Kubernetes 1.37 on. Without registration.apply it is webhook.",
+        description="Who refuses. policy: the API server itself, also while the service is down; static: the same, by a "
+        "file that export static writes; webhook: an entry that fails closed; auto: policy from Kubernetes 1.37 on. "
+        "Without registration.apply it is static or webhook.",
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
     exceptions: Many[LabelExceptionSettings] = Field(
@@ -111,6 +112,11 @@ class GuardSettings(Model):
         "warn",
         description="Removals of Nodes' taints node.coreweave.cloud/reserved, is_gpu, is_cpu_compute and "
         "sunk.coreweave.com/lock: deny, warn or off.",
+    )
+    admission: DenyWarnOff = Field(
+        "warn",
+        description="What may write labels unseen, in files of export static: deny refuses others' mutating policies, "
+        "mutating webhooks and conversions; warn names policies that name reserved labels; or off.",
     )
     exempt: Requesters = Field(Requesters(), description="More exempt requesters, such as SUNK's accounts.")
 

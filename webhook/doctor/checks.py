@@ -23,12 +23,13 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
         *_registration(settings, observation, desired),
         *connection.check_address(settings, workspace.service, workspace.slices),
         *_certificates(settings, observation, now),
-        *_probe(observation, desired, now),
+        *_probe(settings, observation, desired, now),
         *processes.check_rights(observation.rights, observation.asked_for, own=observation.is_service),
         *configurations.check_scope(own, state.others, state.namespaces, settings.cluster.namespace),
         *configurations.check_outage(own, state.components, state.namespaces, safety(settings)),
         *configurations.check_others(mutating, state.others, chosen.name),
         *configurations.check_writers(state.label_writers, settings),
+        *configurations.check_actors(state.rights, state.namespaces, settings),
         *cluster.check_policies(desired, workspace.maps, settings),
         *cluster.check_topology(settings, desired.catalog, state.topologies, state.machines),
         *cluster.check_scheduling(settings, mutating),
@@ -42,7 +43,8 @@ def _registration(settings: Settings, observation: InstallationState, desired: D
     made = desired.configurations
     for kind, observed in observation.cluster.own.items():
         want: Read[JsonObject | None] = made if isinstance(made, Unread) else made.get(kind)
-        yield from configurations.check_registration(kind, want, observed, settings.registration)
+        in_files = connection.is_static(observation.probe)
+        yield from configurations.check_registration(kind, want, observed, settings.registration, in_files=in_files)
 
 
 def _certificates(settings: Settings, observation: InstallationState, now: datetime) -> Iterator[Diagnosis]:
@@ -55,7 +57,7 @@ def _certificates(settings: Settings, observation: InstallationState, now: datet
     yield from connection.check_leaf(observation.workspace.leaf, settings, now)
 
 
-def _probe(observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
+def _probe(settings: Settings, observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
     probe, user, namespaces = observation.probe, observation.cluster.user, observation.cluster.namespaces
     if probe is None:
         return
@@ -69,4 +71,4 @@ def _probe(observation: InstallationState, desired: Desired, now: datetime) -> I
     else:
         known = {} if isinstance(namespaces, Unread) else namespaces
         refused = connection.is_refused(desired.ruleset, probe.namespace, user, known, now.date())
-    yield connection.check_probe(probe, should_refuse=refused)
+    yield connection.check_probe(probe, settings, should_refuse=refused)

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 from policies.engine.facts import NAME_LABEL
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
-from policies.engine.safety import Safety
+from policies.engine.safety import ADMINISTRATORS, COMPONENTS, CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
 from policies.engine.violation import listed
 from policies.labelwriters import DEFINITION, LabelWriter
+from policies.rbac import Rights
 from webhook.configuration.settings import Registration, Settings
 from webhook.doctor.observation import Check, Component, Diagnosis, Read, Unread, count, entries
 from webhook.registration import drift, outage
@@ -32,11 +33,16 @@ Labels = Mapping[str, str]
 
 
 def check_registration(
-    kind: str, desired: Read[JsonObject | None], observed: Read[JsonObject | None], chosen: Registration
+    kind: str,
+    desired: Read[JsonObject | None],
+    observed: Read[JsonObject | None],
+    chosen: Registration,
+    *,
+    in_files: bool,
 ) -> Iterator[Diagnosis]:
     """Diagnoses of one configuration. desired: as the settings have it; None if no rule needs it.
 
-    The certificate check covers caBundle.
+    in_files: whether the API server is known to read files, in which it may be. The certificate check covers caBundle.
     """
     where = f"{kind} {chosen.name}"
     if isinstance(observed, Unread):
@@ -46,6 +52,10 @@ def check_registration(
     elif isinstance(desired, Unread):
         text = f"it does not exist, and whether it should is unknown: {desired.reason}"
         yield _REGISTRATION.problem(where, text, _put_right(chosen))
+    elif desired is not None and in_files and not chosen.apply:
+        yield _REGISTRATION.unknown(
+            where, "it does not exist; whether it is in files of the API server, nobody can read"
+        )
     elif desired is not None:
         text = "it does not exist, so the API server " + (
             "never calls the service" if "webhooks" in desired else "does not refuse reserved labels"
@@ -246,6 +256,28 @@ def check_writers(writers: Read[Sequence[LabelWriter]], settings: Settings) -> I
         yield _WRITERS.warn(f"{DEFINITION}s", text, "name those in labels.trusted that are the cloud's")
     if not writers:
         yield _WRITERS.ok(where, "no policy and no conversion can write labels past the guard")
+
+
+def check_actors(
+    rights: Read[Rights | None], namespaces: Read[Mapping[str, Labels]], settings: Settings
+) -> Iterator[Diagnosis]:
+    """Who is above any guard: whoever may act as exempt requesters. The cluster's own components are left out."""
+    where = "impersonation, tokens and Pods"
+    if settings.labels.action == "off" or rights is None:
+        return
+    if isinstance(rights, Unread):
+        yield _WRITERS.unread(where, rights)
+        return
+    known = {} if isinstance(namespaces, Unread) else namespaces
+    theirs = [name for name, labels in known.items() if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE]
+    places = {_SYSTEM, settings.cluster.namespace, *settings.labels.exempt.control_plane_namespaces, *theirs}
+    found = [
+        subject.describe(subject.namespace)
+        for subject in rights.actors(COMPONENTS, ADMINISTRATORS, sorted(places))
+        if subject.name not in (*COMPONENTS, *ADMINISTRATORS) and subject.namespace not in places
+    ]
+    text = f"roles let {listed(found)} act as exempt requesters" if found else "no role lets others act as exempt"
+    yield _WRITERS.ok(where, text)
 
 
 def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:

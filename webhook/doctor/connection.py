@@ -22,11 +22,12 @@ from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import service_account
 from policies.engine.violation import listed
+from policies.labelpolicy import PROBE, REFUSAL
 from policies.labels import SUMMARY
 from webhook.configuration.settings import Settings
 from webhook.doctor.observation import Check, Diagnosis, Endpoint, Probe, Read, ShownChain, Unread, count
 from webhook.files import manifest
-from webhook.registration.configurations import DOMAIN
+from webhook.registration.configurations import DOMAIN, STATIC, static_policies
 
 _ADDRESS: Final = Check("address")
 _CERTIFICATE: Final = Check("certificate")
@@ -37,7 +38,6 @@ _MOST: Final = 16  # replicas to connect to
 # A leaf of the service's own lives for a week and is renewed with half of that left; a CA for a year.
 _LEAF_LEFT: Final = timedelta(days=3)
 _AUTHORITY_LEFT: Final = timedelta(days=30)
-_PROBE_LABEL: Final = "doctor.coreweave.cloud/probe"
 
 
 def dialled(settings: Settings) -> Endpoint:
@@ -361,7 +361,7 @@ def _issuer(leaf: Certificate) -> str:
 
 def probe_object(namespace: str) -> JsonObject:
     """A ConfigMap with a label that is reserved."""
-    metadata = {"name": "cks-admission-doctor", "namespace": namespace, "labels": {_PROBE_LABEL: "true"}}
+    metadata = {"name": "cks-admission-doctor", "namespace": namespace, "labels": {PROBE: "true"}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
@@ -380,7 +380,7 @@ def is_answered(probe: Read[Probe] | None) -> bool:
     return isinstance(probe, Probe) and f'.{DOMAIN}" denied the request' in probe.message
 
 
-def check_probe(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
+def check_probe(probe: Read[Probe], settings: Settings, *, should_refuse: Read[bool]) -> Diagnosis:
     """The diagnosis of the answer to the probe. should_refuse: whether it should have been refused."""
     where = "ConfigMap with a reserved label, dry run"
     if isinstance(probe, Unread):
@@ -390,8 +390,8 @@ def check_probe(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
         return _admitted(where, should_refuse)
     if is_answered(probe):
         return _PROBE.ok(where, "the service refused it: the API server calls the service and gets its answer")
-    if "ValidatingAdmissionPolicy" in probe.message and SUMMARY in probe.message:
-        return _PROBE.ok(where, "the API server refused it itself, by the policy of reserved labels")
+    if SUMMARY in probe.message and (refusal := REFUSAL.search(probe.message)):
+        return _by_policy(where, refusal["policy"], refusal["binding"], settings)
     if f'.{DOMAIN}"' in probe.message:
         text = f"the API server could not call the service: {probe.message}"
         return _PROBE.problem(where, text, "see the findings about the address and the certificate")
@@ -400,6 +400,26 @@ def check_probe(probe: Read[Probe], *, should_refuse: Read[bool]) -> Diagnosis:
         text = "the current account may not create configmaps"
     remedy = "use an account that may create configmaps there, or choose another Namespace with --probe-namespace"
     return _PROBE.unknown(where, text, remedy)
+
+
+def is_static(probe: Read[Probe] | None) -> bool:
+    """Whether the probe was refused by a policy in files of the API server."""
+    refusal = REFUSAL.search(probe.message) if isinstance(probe, Probe) else None
+    return refusal is not None and refusal["policy"].endswith(STATIC)
+
+
+def _by_policy(where: str, policy: str, binding: str, settings: Settings) -> Diagnosis:
+    is_chosen, export = settings.labels.enforced_by == "static", "cks-admission export static"
+    if not policy.endswith(STATIC):
+        if is_chosen:
+            text = "the service's policy refused it, and none in files of the API server: labels.enforcedBy is static"
+            return _PROBE.warn(where, text, f"have every kube-apiserver read what {export} writes")
+        return _PROBE.ok(where, "the API server refused it itself, by the policy of reserved labels")
+    if binding not in {f"{one['metadata']['name']}{STATIC}" for one in static_policies(settings)}:
+        text = f"the API server refused it by {policy} in its files, which are of other settings, or of another version"
+        return _PROBE.warn(where, text, f"write them again: {export}")
+    more = "" if is_chosen else "; with labels.enforcedBy: static, the service writes none beside it"
+    return _PROBE.ok(where, f"the API server refused it itself, by the policy in its files{more}")
 
 
 def _admitted(where: str, should_refuse: Read[bool]) -> Diagnosis:

@@ -29,13 +29,14 @@ class ClusterPolicyState(Struct, frozen=True):
 
     namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies by
     name, those with derived rules with their bindings, the others empty. release: the one by whose rules policies are
-    judged.
+    judged. is_static: whether the guard of reserved labels may be in files of the API server.
     """
 
     namespaces: Read[Mapping[str, Mapping[str, str]]]
     maps: Read[Mapping[str, PolicySource]]
     natives: Read[Mapping[str, list[JsonObject]]]
     release: Release = NEWEST
+    is_static: bool = True
 
 
 class Desired(Struct, frozen=True):
@@ -81,9 +82,11 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
     known = (*policies.files.loaded.policies, *native.loaded.policies, *made.shipped)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
     configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
-    if rules.enforces_labels(settings, state.release):
+    if state.is_static and settings.labels.enforced_by == "static":
+        configurations = without_guard(configurations)
+    elif rules.enforces_labels(settings, state.release):
         spec = rules.labels_policy(settings, _control_plane(state), ruleset.exceptions, today)
-        configurations = {**without_guard(configurations), **policy(settings, spec)}
+        configurations = {**without_guard(configurations), **policy(settings.registration.name, spec)}
     return Desired(
         catalog,
         ruleset,

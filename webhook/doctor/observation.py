@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
 from policies.labelwriters import LabelWriter
+from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine
 from policies.topology.topology import Topology
 from webhook.registration.rights import Right
@@ -193,6 +194,7 @@ class ClusterState(Struct, frozen=True):
     machines: Read[Sequence[Machine]]
     topologies: Read[TopologyObjects]
     label_writers: Read[Sequence[LabelWriter]]
+    rights: Read[Rights | None]
     components: Read[Sequence[Component]] = ()
 
 

@@ -16,7 +16,10 @@ A group that fails closed is registered in parts with the same path, so that no 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from hashlib import sha256
 from itertools import chain
 from typing import Any
 
@@ -32,6 +35,7 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
 from policies.labels import RULE as LABELS
 from policies.matchconditions import RESOURCE, is_essential, is_not_essential
+from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 
 _CLUSTER: Scope = "Cluster"
@@ -119,6 +123,9 @@ _OWN_LABELS = {"app.kubernetes.io/name": "cks-admission"}
 POLICY_KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 """The kinds of the policy by which the API server enforces the rule of reserved labels itself."""
 
+STATIC = ".static.k8s.io"
+"""How the names of policies in files of kube-apiserver end, and no others: Kubernetes 1.37, KEP-5793."""
+
 
 class Client(Struct, frozen=True):
     """How the API server reaches the service: a base URL or a Service. ca_bundle: PEM; empty for the system's roots."""
@@ -187,12 +194,36 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[J
     )
 
 
-def policy(settings: Settings, spec: JsonObject) -> dict[str, JsonObject]:
-    """The policy with a spec and its binding, by kind."""
-    name = settings.registration.name
-    metadata = {"name": name, "labels": _OWN_LABELS}
-    specs = zip(POLICY_KINDS, (spec, {"policyName": name, "validationActions": ["Deny"]}), strict=True)
-    return {kind: {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": made} for kind, made in specs}
+def policy(name: str, spec: JsonObject, action: str = "Deny", binding: str = "") -> dict[str, JsonObject]:
+    """The policy with a spec and its binding, by kind. binding: the name of that, if it has another one."""
+    bound = {"policyName": name, "validationActions": [action]}
+    parts = zip(POLICY_KINDS, (name, binding or name), (spec, bound), strict=True)
+    return {
+        kind: {
+            "apiVersion": API_VERSION,
+            "kind": kind,
+            "metadata": {"name": called, "labels": _OWN_LABELS},
+            "spec": content,
+        }
+        for kind, called, content in parts
+    }
+
+
+def static_policies(settings: Settings) -> list[JsonObject]:
+    """The guard for files of kube-apiserver, first policy and binding of reserved labels; names lack STATIC.
+
+    Nobody can read these files through the API, but refusals name the binding: a digest in its name tells of which
+    settings they are.
+    """
+    name, admission = settings.registration.name, settings.guard.admission
+    if settings.labels.action != "deny":
+        return []
+    specs = rules.labels_policy(settings, (), (), date.min), rules.admission_policy(settings)
+    digest = sha256(json.dumps([specs, admission]).encode()).hexdigest()[:8]
+    made = [*policy(name, specs[0], binding=f"{name}-{digest}").values()]
+    if admission != "off":
+        made += policy(f"{name}-admission", specs[1], admission.capitalize()).values()
+    return made
 
 
 def guards(configuration: JsonObject | None) -> bool:
@@ -300,8 +331,10 @@ def _conditions(hooks: Sequence[Hook]) -> tuple[HookCondition, ...]:
     if "*" in always or everything == always:
         return ()
     clauses = []
-    for conditions, rules in sorted(alternatives.items(), key=lambda item: sum(len(one.expression) for one in item[0])):
-        names = _names(rules)
+    for conditions, matched in sorted(
+        alternatives.items(), key=lambda item: sum(len(one.expression) for one in item[0])
+    ):
+        names = _names(matched)
         among = [] if "*" in names or names == everything else [f"{RESOURCE} in {texts(sorted(names))}"]
         clauses.append(" && ".join((*among, *([_all(conditions)] if conditions else ()))))
     return (HookCondition(CONCERNED, " ||\n".join(clauses)),)

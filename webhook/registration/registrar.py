@@ -28,6 +28,7 @@ from webhook.registration.announcement import Announcement, announced
 from webhook.registration.configurations import (
     KINDS,
     POLICY_KINDS,
+    STATIC,
     UNREGISTER,
     Owner,
     guards,
@@ -61,6 +62,9 @@ _READY_SECONDS = 1.0
 # More repairs than this within the time mean a fight: people do not write that often.
 _MANY_REPAIRS = 5
 _FIGHT_SECONDS = 60.0
+
+
+Guard = Literal["policy", "webhook", "files"]
 
 
 class RegistrarInputs(NamedTuple):
@@ -116,6 +120,8 @@ _UNREADABLE = Problem("could not read the CA bundle")
 _NO_OWNER = Problem("owner of the registration not found", "warning")
 _ABSENT = Problem("no configuration for the CA bundle", "warning")
 _WAITING = Problem("registration waits", "info")
+_OWN = "no policy in files of the API server refuses reserved labels; the service writes its own"
+_NO_FILES = Problem("the guard of reserved labels is not in files", "warning")
 _MOVING = Problem("the guard of reserved labels moves", "info")
 _WITHHELD = Problem("entries wait for replicas", "info")
 
@@ -230,8 +236,9 @@ class Registrar:
             spec = rules.labels_policy(
                 inputs.settings, inputs.namespaces, self._ruleset.exceptions, self._clock.now().date()
             )
-            native = policy(inputs.settings, spec)
-            configurations = await self._with_guard(configurations, native, inputs, enforced=enforced)
+            native = policy(registration.name, spec)
+            guard = await self._guard(inputs) if enforced else "webhook"
+            configurations = await self._with_guard(configurations, native, inputs, guard)
         targets = self._targets(registration, configurations, bundle)
         if inputs.leading:
             return await self._reconciled(registration, configurations, bundle, targets)
@@ -239,39 +246,49 @@ class Registrar:
         self._clear(_FAILED, _SUSPENDED, _UNDONE, _NO_OWNER, _ABSENT, _WAITING, _MOVING)
         return not any(target.correction(watch.current.get(kind)).differences for kind, target in targets.items())
 
+    async def _guard(self, inputs: RegistrarInputs) -> Guard:
+        """Where the guard of reserved labels belongs: not in files before the API server goes by them."""
+        if inputs.settings.labels.enforced_by != "static":
+            return "policy"
+        in_files = (await cluster.guarding(self._api, inputs.settings.cluster.namespace)).endswith(STATIC)
+        self._note(_NO_FILES, "" if in_files else _OWN)
+        return "files" if in_files else "policy"
+
     async def _with_guard(
         self,
         configurations: Mapping[str, JsonObject],
         made: Mapping[str, JsonObject],
         inputs: RegistrarInputs,
-        *,
-        enforced: bool,
+        guard: Guard,
     ) -> dict[str, JsonObject]:
-        """The configurations with the guard of reserved labels where it belongs: in entries, or in the policy.
+        """The configurations with the guard of reserved labels where it belongs: in entries, in the policy, or nowhere.
 
-        While it moves from one to the other, both are there, until the API server has gone by the new one for a while.
-        made: the policy and its binding, by kind. Raises ClusterError.
+        While it moves, it stays where it was, until the API server has gone by the new one for a while. made: the
+        policy and its binding, by kind. Raises ClusterError.
         """
         validating, there, now = KINDS["validate"], self._webhooks.state.current, self._clock.monotonic()
-        if enforced:
-            moves = guards(there.get(validating))
+        has_entries, has_policy = guards(there.get(validating)), any(kind in there for kind in made)
+        if guard == "policy":
+            moves = has_entries
             arrived = moves and inputs.leading and all(kind in there for kind in made)
-            arrived = arrived and await cluster.is_enforced(self._api, inputs.settings.cluster.namespace)
+            arrived = arrived and bool(await cluster.guarding(self._api, inputs.settings.cluster.namespace))
+        elif guard == "webhook":
+            moves, arrived = has_policy and guards(configurations.get(validating)), has_entries
         else:
-            moves = any(kind in there for kind in made) and guards(configurations.get(validating))
-            arrived = guards(there.get(validating))
+            moves, arrived = has_entries or has_policy, True
         if not (moves and arrived):
             self._moved_since = None
         elif self._moved_since is None:
             self._moved_since = now
         moves = moves and (self._moved_since is None or now - self._moved_since < REACHED_SECONDS)
-        where = "the policy" if enforced else "the webhook"
+        where = "the policy in files" if guard == "files" else f"the {guard}"
         self._note(
             _MOVING,
             f"{where} takes over reserved labels; until the API server uses it, both refuse them" if moves else "",
         )
-        entries = dict(configurations) if moves or not enforced else without_guard(configurations)
-        return {**entries, **made} if moves or enforced else entries
+        stays = guard == "webhook" or (moves and has_entries)
+        entries = dict(configurations) if stays else without_guard(configurations)
+        return {**entries, **made} if guard == "policy" or (moves and has_policy) else entries
 
     def _unknown(self) -> bool:
         self._withhold([])

@@ -282,13 +282,6 @@ def _looks(settings: Settings) -> list[Right]:
     """The rights of the process with the Lease to look around, each once."""
     chosen, rights = settings.registration, []
     alone = settings.tls.secret or chosen.apply or chosen.ca_only
-    if alone and settings.labels.action != "off":
-        reason = "Events name what can write reserved labels past the guard"
-        policies = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
-        definitions = "apiextensions.k8s.io", "customresourcedefinitions"
-        rights += _rights("list", ADMISSION, policies, reason, vital=False)
-        rights += _rights(("list", "get"), *definitions, reason, vital=False)
-        rights += _rights("create", "", "events", reason, vital=False)
     if alone and not settings.tolerations.action == settings.topology.action == "off":
         reason = "Events name Pods that an outage admitted unchanged and that wait"
         rights += _rights("list", "", "pods", reason, vital=False) + _rights(

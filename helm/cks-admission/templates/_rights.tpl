@@ -202,24 +202,6 @@
   resources: [events]
   verbs: [create]
 {{- end }}
-{{- if or $all.tls.secret $all.registration.apply $all.registration.caOnly }}
-{{- include "cks-admission.labelWriterRules" $all }}
-{{- end }}
-{{- end -}}
-
-{{/* The rights of the process that leads to look for what can write reserved labels past the guard. */}}
-{{- define "cks-admission.labelWriterRules" -}}
-{{- if include "cks-admission.on" (dig "labels" "action" "deny" .) }}
-- apiGroups: [admissionregistration.k8s.io]
-  resources: [mutatingadmissionpolicies, mutatingadmissionpolicybindings]
-  verbs: [list]
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [get, list]
-- apiGroups: [""]
-  resources: [events]
-  verbs: [create]
-{{- end }}
 {{- end -}}
 
 {{/* The rights of the replicas in the release's namespace; empty where none are needed. */}}

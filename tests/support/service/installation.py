@@ -85,6 +85,8 @@ async def installed(**sections: Any) -> AsyncIterator[Installation]:
         api.put(
             NODES, {"metadata": {"name": "gpu-1", "labels": _PLACE}, "status": {"allocatable": {"nvidia.com/gpu": 8}}}
         )
+        kinds = {f"{kind.lower()}s": kind for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")}
+        api.install("rbac.authorization.k8s.io", {"v1": kinds})
         settings = Settings.model_validate(written)
         for each in registered(settings, authority.cert_pem, rules.build(settings)):
             api.put(PLURALS[str(each["kind"])], dict(each))

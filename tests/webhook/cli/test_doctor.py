@@ -59,7 +59,7 @@ async def test_all_is_well(api: Installation) -> None:
         "  ok   ConfigMap with a reserved label, dry run in namespace default: "
         "the service refused it: the API server calls the service and gets its answer\n"
         "rights\n"
-        "  ok   alice: it has the 65 rights that the service needs; "
+        "  ok   alice: it has the 61 rights that the service needs; "
         "to check the service's own account, use --as-service-account NAMESPACE/NAME\n"
         "scope\n"
         "  ok   the service's entries: 2 entries fail closed, none of them in cloud or for all of kube-system\n"
@@ -265,7 +265,7 @@ async def test_rights_are_asked_for_another_account(api: Installation) -> None:
             "check": "rights",
             "level": "ok",
             "where": "system:serviceaccount:cloud:cks",
-            "found": "it has the 65 rights that the service needs",
+            "found": "it has the 61 rights that the service needs",
             "remedy": "",
         }
     ]

@@ -12,7 +12,7 @@ from support.service.commands import last_line, run
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read, reference
-from webhook.registration.configurations import registered
+from webhook.registration.configurations import registered, static_policies
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 
@@ -76,6 +76,93 @@ def test_the_bundle_of_its_own_certificates_is_used() -> None:
 
     assert base64.b64decode(own) == Path("own/ca-bundle.crt").read_bytes()
     assert base64.b64decode(other) == _BUNDLE
+
+
+_TWICE = "registration.apply is true: set it to false, or the API server calls the service twice"
+_PARAMETRIC = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  KIND
+  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: b-NAME}
+spec: {policyName: NAME, validationActions: [Deny]}
+"""
+
+
+def test_files_of_kube_apiserver_are_written() -> None:
+    """A file for each plugin and the configuration; what cannot be in them is said, and old files are removed."""
+    settings = (
+        "registration: {apply: true}\nguard: {admission: warn}\ncluster: {namespace: cloud}\n"
+        "exceptions: [{rules: [labels], reason: x, until: 2099-01-01}]\n"
+    )
+    Path("cks.yaml").write_text(settings, encoding="utf-8")
+    texts = (_PARAMETRIC.replace("NAME", "plain").replace("KIND", ""), _PARAMETRIC.replace("NAME", "params"))
+    given = "---\n".join(texts).replace("KIND", "paramKind: {apiVersion: v1, kind: ConfigMap}")
+    Path("given.yaml").write_text(given, encoding="utf-8")
+    arguments = ("export", "static", "given.yaml", "--config", "cks.yaml", "--ca-file", "ca.crt", "-o", "out")
+
+    first = run(*arguments, "--webhooks", "https://127.0.0.1:9443")
+    plugins = sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
+    second = run(*arguments)
+
+    own = static_policies(read(Path("cks.yaml")))
+    names = [
+        one["metadata"]["name"] for one in (*own, *({"metadata": {"name": name}} for name in ("plain", "b-plain")))
+    ]
+    (file,) = Path("out").glob("*/*.yaml")
+    found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    folder = Path("out").absolute() / "ValidatingAdmissionPolicy"
+    kind = "ValidatingAdmissionPolicyConfiguration"
+    assert plugins == [
+        *(f"out/{plugin}/cks-admission.yaml" for plugin in ("MutatingAdmissionWebhook", folder.name)),
+        "out/ValidatingAdmissionWebhook/cks-admission.yaml",
+        "out/admission.yaml",
+    ]
+    assert [one["metadata"]["name"] for one in found] == [f"{name}.static.k8s.io" for name in names]
+    assert {one["spec"].get("policyName", ".static.k8s.io")[-14:] for one in found} == {".static.k8s.io"}
+    assert yaml.safe_load(Path("out/admission.yaml").read_text(encoding="utf-8")) == {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [
+            {
+                "name": folder.name,
+                "configuration": {
+                    "apiVersion": "apiserver.config.k8s.io/v1",
+                    "kind": kind,
+                    "staticManifestsDir": str(folder),
+                },
+            }
+        ],
+    }
+    said = [
+        "exceptions[0] is left out: in a file it would have no end",
+        "policy params is left out: in files policies have no parameters",
+    ]
+    assert [line for line in first.stderr.splitlines() if "left out" in line or "twice" in line] == [*said, _TWICE]
+    assert [line for line in second.stderr.splitlines() if "left out" in line or "twice" in line] == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "error"),
+    [
+        pytest.param("--kubernetes 1.36", "a", "Kubernetes 1.36 reads no policies from files", id="release"),
+        pytest.param("", "a" * 240, "the name has 239 characters at most", id="name"),
+        pytest.param("", "A", "metadata.name", id="invalid"),
+    ],
+)
+def test_no_file_is_written_that_would_end_kube_apiserver(arguments: str, name: str, error: str) -> None:
+    """What kube-apiserver does not start with is refused, and nothing is written."""
+    Path("given.yaml").write_text(_PARAMETRIC.replace("NAME", name).replace("KIND", ""), encoding="utf-8")
+
+    result = run("export", "static", "given.yaml", "-o", "out", *arguments.split())
+
+    assert (result.exit_code, error in result.stderr, Path("out").exists()) == (2, True, False), result.stderr
 
 
 def test_the_configuration_decides_what_is_registered() -> None:

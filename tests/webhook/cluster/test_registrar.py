@@ -31,6 +31,7 @@ from webhook.configuration.rules import NO_POLICIES, PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
 from webhook.registration.announcement import Announcement
+from webhook.registration.configurations import STATIC
 from webhook.registration.registrar import REACHED_SECONDS, UNDONE_SECONDS, Registrar, RegistrarInputs
 
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
@@ -204,6 +205,9 @@ async def test_a_configuration_that_nothing_needs_is_removed(
     assert server.writes()[2:] == [("DELETE", _MUTATING), ("PATCH", _VALIDATING)]
 
 
+_DENIED = "ValidatingAdmissionPolicy '{0}' with binding '{0}' denied request: no"
+
+
 async def test_the_guard_moves_without_a_gap(server: WebhookApi, api: Connection, times: Times, known: Known) -> None:
     """The entries go once the API server has refused a label by the policy, and it goes once they are there again."""
     guards: list[tuple[bool, bool]] = []
@@ -220,7 +224,7 @@ async def test_the_guard_moves_without_a_gap(server: WebhookApi, api: Connection
         known.release = NEWEST
         await turn(writer, webhooks)
         await turn(writer, webhooks, REACHED_SECONDS)
-        server.fail(LEASES, 403, status(403, "ValidatingAdmissionPolicy 'cks-admission' denied request"), times=2)
+        server.fail(LEASES, 403, status(403, _DENIED.format(NAME)), times=2)
         await turn(writer, webhooks)
         problems = writer.problems()
         await turn(writer, webhooks, REACHED_SECONDS)
@@ -228,9 +232,19 @@ async def test_the_guard_moves_without_a_gap(server: WebhookApi, api: Connection
         await turn(writer, webhooks)
         await turn(writer, webhooks)
         await turn(writer, webhooks, REACHED_SECONDS)
+        assert writer.problems() == []
+        known.settings = settings(labels={"enforcedBy": "static"})
+        await turn(writer, webhooks)
+        without_files = writer.problems()[0]
+        server.fail(LEASES, 403, status(403, _DENIED.format(f"{NAME}{STATIC}")), times=2)
+        await turn(writer, webhooks)
+        await turn(writer, webhooks, REACHED_SECONDS)
+        known.settings = settings(labels={"enforcedBy": "policy"})
+        await turn(writer, webhooks)
 
-    both, entry, native = (True, True), (True, False), (False, True)
-    assert guards == [entry, both, both, both, native, both, both, entry]
+    both, entry, native, neither = (True, True), (True, False), (False, True), (False, False)
+    assert guards == [entry, both, both, both, native, both, both, entry, both, both, neither, native]
+    assert without_files == "no policy in files of the API server refuses reserved labels; the service writes its own"
     assert problems == ["the policy takes over reserved labels; until the API server uses it, both refuse them"]
     assert writer.problems() == []
 

@@ -15,8 +15,11 @@ import yaml
 from support.builders import Json
 
 from certs.authority import Authority, new_authority
+from policies import rbac
+from policies.admissionpolicy.documents.document import Document
 from policies.engine.facts import Node
 from policies.engine.request import UserInfo
+from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.labels import SUMMARY
 from policies.labelwriters import LabelWriter
 from policies.topology.nodes.tree import Machine
@@ -26,6 +29,7 @@ from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
 from webhook.doctor.cluster import check_api_server, check_scheduling, check_topology
 from webhook.doctor.configurations import (
+    check_actors,
     check_others,
     check_outage,
     check_registration,
@@ -66,7 +70,7 @@ from webhook.doctor.processes import (
     rights_to_check,
     selector,
 )
-from webhook.registration.configurations import registered
+from webhook.registration.configurations import STATIC, registered, static_policies
 from webhook.registration.rights import Right
 from webhook.sources import policyfiles
 
@@ -93,22 +97,29 @@ def lines(findings: Case) -> list[str]:
 # Only a refusal in the service's own name proves the way; an admission is judged by what was to be expected.
 
 
-def _probe(status: int, message: str = "", *, should: Any = True) -> Case:
-    return [check_probe(Probe("default", status, message), should_refuse=should)]
+def _probe(status: int, message: str = "", *, should: Any = True, **more: Any) -> Case:
+    return [check_probe(Probe("default", status, message), settings(**more), should_refuse=should)]
 
 
 _DENIED = 'the API server refused it (403: admission webhook "{}" denied the request: no)'
+_BY_POLICY = f"ValidatingAdmissionPolicy '{{}}' with binding '{{}}' denied request: {SUMMARY}"
+_STATIC = {"labels": {"enforcedBy": "static"}}
+_BINDING = static_policies(Settings())[1]["metadata"]["name"]
 _PROBES: dict[str, Case] = {
     "refused": _probe(403, _DENIED.format("labels.cks-admission.dev")),
-    "refused by the policy": _probe(403, f"ValidatingAdmissionPolicy 'x' with binding 'x' denied request: {SUMMARY}"),
+    "refused by the policy": _probe(403, _BY_POLICY.format("x", "x")),
+    "refused by the policy, not in files": _probe(403, _BY_POLICY.format("x", "x"), **_STATIC),
+    "refused by files": _probe(403, _BY_POLICY.format(f"x{STATIC}", f"{_BINDING}{STATIC}")),
+    "refused by files, as chosen": _probe(403, _BY_POLICY.format(f"x{STATIC}", f"{_BINDING}{STATIC}"), **_STATIC),
+    "refused by old files": _probe(403, _BY_POLICY.format(f"x{STATIC}", f"x-1{STATIC}"), **_STATIC),
     "not reached": _probe(500, 'the API server refused it (500: failed calling webhook "labels.cks-admission.dev": x)'),
     "admitted": _probe(201),
     "rightly admitted": _probe(201, should=False),
     "nobody knows": _probe(201, should=Unread("the settings are wrong")),
     "no right": _probe(403, "the API server refused it (403: configmaps is forbidden)"),
     "another webhook": _probe(403, _DENIED.format("guard.example.org")),
-    "not sent": [check_probe(FORBIDDEN, should_refuse=True)],
-    "no answer": [check_probe(Unread("no answer within 7 s"), should_refuse=True)],
+    "not sent": [check_probe(FORBIDDEN, Settings(), should_refuse=True)],
+    "no answer": [check_probe(Unread("no answer within 7 s"), Settings(), should_refuse=True)],
 }
 
 # The Service is there, has the port that is dialled, and somebody is ready behind it; by a URL there is none.
@@ -295,7 +306,9 @@ def _wanted() -> Json:
     return next(dict(one) for one in registered(chosen, b"", rules.build(chosen)) if one["kind"] == _VALIDATING)
 
 
-def _registration(change: Callable[[Json, Json], object] | Any, wanted: Any = ..., **registration: Any) -> Case:
+def _registration(
+    change: Callable[[Json, Json], object] | Any, wanted: Any = ..., *, in_files: bool = False, **registration: Any
+) -> Case:
     """change: of the whole configuration and of its first entry, as the API server has them; or all that is there."""
     found: Any = change
     if callable(change):
@@ -305,7 +318,7 @@ def _registration(change: Callable[[Json, Json], object] | Any, wanted: Any = ..
             entry["clientConfig"]["caBundle"] = "Q0E="
         change(found, found["webhooks"][0])
     chosen = settings(registration=registration).registration
-    return check_registration(_VALIDATING, _wanted() if wanted is ... else wanted, found, chosen)
+    return check_registration(_VALIDATING, _wanted() if wanted is ... else wanted, found, chosen, in_files=in_files)
 
 
 def _cloud(_: Json, entry: Json) -> None:
@@ -338,6 +351,7 @@ _REGISTRATIONS: dict[str, Case] = {
     "another Service": _registration(lambda _, one: one["clientConfig"]["service"].update(name="other"), apply=True),
     "what only the service knows": _registration(_narrowed),
     "the same, if it writes": _registration(_narrowed, apply=True),
+    "absent, in files": _registration(None, in_files=True),
     "an entry of others": _registration(lambda found, _: found["webhooks"].append(_FOREIGN)),
     "the mark of unregistering": _registration(lambda found, _: found["metadata"].update(_MARK)),
     "no rule needs it": _registration(lambda *_: None, None),
@@ -466,6 +480,45 @@ _BESIDE: dict[str, Case] = {
     "after, and not asked again": _beside("istio", _rule("", "pods"), reinvocation="Never"),
     "no right": check_others({}, FORBIDDEN, "cks-admission"),
 }
+
+
+def _roles() -> rbac.Rights | None:
+    """Roles that let subjects act as others, everywhere or in a namespace, and one that does not."""
+    roles = {"all": ("*", "*"), "speak": ("users", "impersonate"), "read": ("pods", "list"), "run": ("pods", "create")}
+    bound: tuple[tuple[str, str, Json], ...] = (
+        ("all", "", {"kind": "Group", "name": "system:masters"}),
+        ("all", "", {"kind": "Group", "name": "ops"}),
+        ("speak", "", {"kind": "User", "name": "carol"}),
+        ("read", "", {"kind": "User", "name": "dora"}),
+        ("run", "", {"kind": "ServiceAccount", "name": "c", "namespace": "kube-system"}),
+        ("run", "org", {"kind": "ServiceAccount", "name": "ci", "namespace": "ci"}),
+        ("run", "team", {"kind": "User", "name": "eve"}),
+    )
+    objects: list[Json] = [
+        *(
+            {
+                "kind": "ClusterRole",
+                "metadata": {"name": name},
+                "rules": [{"apiGroups": ["*"], "resources": [resource], "verbs": [verb]}],
+            }
+            for name, (resource, verb) in roles.items()
+        ),
+        *(
+            {
+                "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+                "metadata": {"name": str(index), "namespace": namespace},
+                "roleRef": {"kind": "ClusterRole", "name": role},
+                "subjects": [subject],
+            }
+            for index, (role, namespace, subject) in enumerate(bound)
+        ),
+    ]
+    return rbac.read(
+        Document(value={"apiVersion": rbac.API_VERSION, **one}, name="roles", places=lambda _: (1, 1))
+        for one in objects
+    )
+
+
 _WRITERS: dict[str, Case] = {
     "a policy and definitions": check_writers(
         [
@@ -477,6 +530,9 @@ _WRITERS: dict[str, Case] = {
     "none": check_writers([], settings()),
     "the guard is off": check_writers([], settings(labels={"action": "off"})),
     "no right": check_writers(FORBIDDEN, settings()),
+    "who may act as exempt": check_actors(_roles(), {"org": {CONTROL_PLANE_LABEL: CONTROL_PLANE}}, settings()),
+    "nobody may": check_actors(rbac.Rights((), ()), {}, settings()),
+    "roles may not be read": check_actors(FORBIDDEN, {}, settings()),
 }
 
 # Somebody opens gates, nobody waits for long, and the policy that limits the placer's account has no gap.

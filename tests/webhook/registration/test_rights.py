@@ -63,11 +63,6 @@ _WAITING = {"list pods", "create events"}
 _LEASE = {"create leases.coordination.k8s.io @cloud"} | {
     f"{verb} leases.coordination.k8s.io agreed @cloud" for verb in ("get", "update")
 }
-_LABEL_WRITERS = {
-    *(f"list mutatingadmissionpolic{end}.admissionregistration.k8s.io" for end in ("ies", "ybindings")),
-    *(f"{verb} customresourcedefinitions.apiextensions.k8s.io" for verb in ("list", "get")),
-    "create events",
-}
 _AUTHORIZER = {"create subjectaccessreviews.authorization.k8s.io"}
 
 
@@ -160,7 +155,6 @@ def _written(found: list[Right]) -> list[str]:
                 ),
                 "get clusterroles.rbac.authorization.k8s.io cks",
                 *_LEASE,
-                *_LABEL_WRITERS,
                 *_WAITING,
             },
             id="registration",
@@ -170,7 +164,6 @@ def _written(found: list[Right]) -> list[str]:
             {
                 *(f"{verb} {each} hooks" for verb in ("get", "list", "watch", "patch") for each in _CONFIGURATIONS),
                 *_LEASE,
-                *_LABEL_WRITERS,
                 *_WAITING,
             },
             id="caBundle alone",

@@ -27,7 +27,6 @@ Reason = Literal[
     "AdmittedUnchanged",
     "CreationRefused",
     "DomainLost",
-    "MayWriteLabels",
     "OutsideDomain",
     "Placed",
     "PoliciesLoaded",
@@ -36,7 +35,6 @@ Reason = Literal[
     "Stuck",
     "Waiting",
     "WouldBeRefused",
-    "WritesReservedLabels",
 ]
 """The reasons of all Events; docs/reference/telemetry.md lists them."""
 

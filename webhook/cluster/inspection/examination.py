@@ -10,8 +10,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from policies import rbac
+from policies.admissionpolicy.documents.document import Document
 from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.labelwriters import LabelWriter
+from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine, machines
 from webhook.cluster.api.call import Call, named, one, send, several
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -118,6 +121,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         machines=tried(_machines(api, settings), "list nodes"),
         topologies=tried(_topologies(api, settings), "list topologies"),
         label_writers=tried(_label_writers(api, settings), labelwriters.RIGHT),
+        rights=tried(_rights(api), "list roles, clusterroles and their bindings"),
         components=tried(components(api), "list daemonsets and deployments"),
     )
     return ClusterState(version=version, **found)
@@ -231,7 +235,21 @@ async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
 async def _label_writers(api: ApiClient, settings: Settings) -> Sequence[LabelWriter]:
     if settings.labels.action == "off":
         return ()
-    return [sighting.writer for sighting in await labelwriters.LabelWriterReader(api).read(settings)]
+    return await labelwriters.read(api, settings)
+
+
+async def _rights(api: ApiClient) -> Rights | None:
+    kinds = ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    lists = await asyncio.gather(*(several(api, f"/apis/{rbac.API_VERSION}/{kind.lower()}s") for kind in kinds))
+    documents = (
+        Document(value={**item, "apiVersion": rbac.API_VERSION, "kind": kind}, name=kind, places=lambda _: (1, 1))
+        for kind, items in zip(kinds, lists, strict=True)
+        for item in items
+    )
+    try:
+        return rbac.read(documents)
+    except rbac.RbacError as error:
+        raise ClusterError(str(error)) from None
 
 
 async def _secret(api: ApiClient, where: str, name: str) -> Mapping[str, bytes] | None:

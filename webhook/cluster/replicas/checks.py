@@ -1,4 +1,4 @@
-"""Looks at the cluster once a minute, by the process that leads: at Pods that wait, label writers, audits, Nodes."""
+"""Looks at the cluster once a minute, by the process that leads: at Pods that wait, audits, Nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.api.objects import labels_of, name_of
 from webhook.cluster.facts import scheduling
-from webhook.cluster.inspection.labelwriters import LabelWriterReader, Sighting
 from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.placer.objects import NODES, WatchedNode
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
@@ -305,10 +304,6 @@ class RepeatedEvents:
         yield
         self._told = self._kept
 
-    def hour(self) -> str:
-        """The hour, as a part of keys and occasions of what is to be said once in an hour."""
-        return self._events.hour()
-
     def is_due(self, key: Hashable) -> bool:
         """Whether `write` would write an Event now: it is not written yet, and there is room for it in this look."""
         if key in self._told:
@@ -350,52 +345,6 @@ class AuditCheck(PeriodicCheck):
 
     def _rest(self) -> None:
         self._metrics.audits.clear()
-
-
-_SHOWN: Final = 5
-_REASONS: Final[Mapping[str, Reason]] = {"reserved": "WritesReservedLabels", "possible": "MayWriteLabels"}
-_REMEDY: Final = "cks-admission is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
-
-
-class LabelWriters(PeriodicCheck):
-    """Looks for what can write labels past the guard, unless that is off."""
-
-    failure = "could not look for label writers"
-
-    def __init__(self, leader: Leader) -> None:
-        super().__init__(leader)
-        self._reader = LabelWriterReader(self._api)
-        self._notices = RepeatedEvents(self._api, self._clock)
-        self._known: frozenset[Sighting] = frozenset()
-
-    async def look(self) -> None:
-        """Count what can write labels, log what is new, and write Events. Raises ClusterError."""
-        sightings = await self._reader.read(self._settings())
-        self._metrics.label_writers.clear()
-        counted = Counter((sighting.about.kind, sighting.writer.verdict) for sighting in sightings)
-        for labels, number in counted.items():
-            self._metrics.label_writers.labels(*labels).set(number)
-        news = [sighting for sighting in sightings if sighting not in self._known]
-        self._known = frozenset(sightings)
-        if news:
-            shown = [f"{about.kind} {about.name}: {writer.text}" for about, writer in news[:_SHOWN]]
-            self._log.warning("labels can be written past the guard", writers=shown, more=len(news) - len(shown))
-        # Once in an hour: by default, Kubernetes keeps Events for an hour.
-        hour = self._notices.hour()
-        with self._notices.look():
-            for about, writer in sightings:
-                key = about.uid, writer.text, hour
-                if self._notices.is_due(key):
-                    message = f"{writer.text[0].upper()}{writer.text[1:]}. {_REMEDY}"
-                    occasion = f"{hour}\n{writer.text}"
-                    await self._notices.write(key, about, _REASONS[writer.verdict], message, occasion=occasion)
-
-    def _is_due(self) -> bool:
-        return self._settings().labels.action != "off"
-
-    def _rest(self) -> None:
-        self._metrics.label_writers.clear()
-        self._known = frozenset()
 
 
 PATH = "/api/v1/pods"
@@ -459,7 +408,6 @@ def checks(leader: Leader) -> dict[str, Coroutine[None, None, NoReturn]]:
     """What is to run until it is cancelled."""
     return {
         "waiting Pods": WaitingPods(leader).run(),
-        "label writers": LabelWriters(leader).run(),
         "audits": AuditCheck(leader).run(),
         "Nodes": NodeSurvey(leader).run(),
     }

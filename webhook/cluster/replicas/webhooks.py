@@ -11,7 +11,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
-from policies.labelpolicy import PROBE
+from policies.labelpolicy import PROBE, REFUSAL
 from webhook.cluster.api.call import Call, fetch, one, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -84,8 +84,8 @@ async def owner_uid(api: ApiClient, name: str) -> str | None:
     return None if found is None else str(found["metadata"]["uid"])
 
 
-async def is_enforced(api: ApiClient, namespace: str) -> bool:
-    """Whether the API server refuses a reserved label by the policy, in a dry run. Raises ClusterError."""
+async def guarding(api: ApiClient, namespace: str) -> str:
+    """The policy by which the API server refuses a reserved label, in a dry run; else empty. Raises ClusterError."""
     metadata = {"name": "probe", "labels": {PROBE: ""}}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
     target = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
@@ -93,11 +93,11 @@ async def is_enforced(api: ApiClient, namespace: str) -> bool:
     try:
         await fetch(api, call)
     except ApiError as error:
-        # Policies are asked before webhooks.
-        if error.status == 403 and "ValidatingAdmissionPolicy" in str(error):
-            return True
+        # Policies are asked before webhooks, those in files first.
+        if error.status == 403 and (refusal := REFUSAL.search(str(error))):
+            return refusal["policy"]
         raise
-    return False
+    return ""
 
 
 async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:

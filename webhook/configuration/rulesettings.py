@@ -85,8 +85,8 @@ class LabelsSettings(Model):
     action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
     enforced_by: Literal["auto", "policy", "static", "webhook"] = Field(
         "auto",
-        description="Who refuses. policy: the API server itself, also while the service is down; static: the same, by a "
-        "file that export static writes; webhook: an entry that fails closed; auto: policy from Kubernetes 1.37 on. "
+        description="Who refuses. policy: the API server itself, also while the service is down; static: the same, by "
+        "a file of export static; webhook: an entry that fails closed; auto: policy from Kubernetes 1.37 on. "
         "Without registration.apply it is static or webhook.",
     )
     namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")

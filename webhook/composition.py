@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from webhook.cluster.watches.cluster import Followed
     from webhook.decisions.refusals import Refusals
     from webhook.decisions.shadow import Shadow
-    from webhook.sources.policykeeper import FollowedParameters, PolicyKeeper
+    from webhook.sources.policykeeper import PolicyKeeper
 
 
 def stop_signal() -> asyncio.Future[signal.Signals]:
@@ -100,13 +100,13 @@ async def keeper(
     loaded: LoadedConfiguration,
     measures: Metrics,
     cluster: Followed | None,
-    parameters: FollowedParameters | None = None,
     *,
+    parameters: bool = True,
     reports: bool = True,
 ) -> RuleKeeper | PolicyKeeper:
     """The keeper of the rules, with the current policies of the sources. Raises SettingsError.
 
-    parameters: what follows the parameters of policies; None for the cluster's facts. reports: whether this process
+    parameters: whether those of policies are read. reports: whether this process
     tells owners of policies what is wrong with them.
     """
     settings, catalog = loaded
@@ -120,8 +120,8 @@ async def keeper(
     inside = None
     if cluster is not None:
         sources += [ConfigMaps(cluster.maps, reports=reports)] if cluster.maps else []
-        follow = parameters or cluster.facts.parameters
-        inside = InCluster(cluster.release, follow, cluster.natives, cluster.unsynced_policies, reports)
+        followed = cluster.facts.parameters if parameters else None
+        inside = InCluster(cluster.release, followed, cluster.natives, cluster.unsynced_policies, reports)
     made = PolicyKeeper(settings, sources, measures, catalog, inside)
     await made.start()
     return made
@@ -172,21 +172,14 @@ class Followers:
 
 
 async def follow(
-    stack: AsyncExitStack,
-    service: Service,
-    loaded: LoadedConfiguration,
-    cluster: Followed | None,
-    parameters: FollowedParameters | None,
+    stack: AsyncExitStack, service: Service, loaded: LoadedConfiguration, cluster: Followed | None
 ) -> Followers:
-    """Have the answers of a service followed until the stack is closed.
-
-    parameters: of the shadow policies; None without a cluster.
-    """
+    """Have the answers of a service followed until the stack is closed."""
     settings = loaded.settings
     log = _decision_log(stack, service, settings, cluster)
     followers = Followers(service)
     if settings.policies.shadow:
-        await _begin_shadow(stack, followers, service, loaded, cluster, parameters, log)
+        await _begin_shadow(stack, followers, service, loaded, cluster, log)
     told = _refusals(stack, service, settings, cluster)
     service.followers = tuple(follower for follower in (log, followers.shadow, told) if follower is not None)
     return followers
@@ -230,15 +223,15 @@ async def _begin_shadow(
     service: Service,
     loaded: LoadedConfiguration,
     cluster: Followed | None,
-    parameters: FollowedParameters | None,
     log: DecisionLog | None,
 ) -> None:
     from webhook.decisions.shadow import Shadow  # noqa: PLC0415 - nothing else needs it
     from webhook.sources.policykeeper import CurrentRelease, InCluster, shadow_keeper  # noqa: PLC0415 - as above
 
     inside = None
-    if cluster is not None and parameters is not None:
-        inside = InCluster(CurrentRelease(cluster.release), parameters, None, cluster.unsynced_policies)
+    if cluster is not None:
+        followed = cluster.facts.parameters
+        inside = InCluster(CurrentRelease(cluster.release), followed, None, cluster.unsynced_policies)
     keeper = followers.keeper = shadow_keeper(loaded, service.metrics.shadow, inside)
     shadow = followers.shadow = Shadow(service.judge, service.metrics.shadow, log)
     await keeper.look()

@@ -5,7 +5,7 @@ It holds the key of the CA and answers no reviews: who takes over a process that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +34,6 @@ from webhook.sources.rulekeeper import RuleKeeper
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
-    from policies.admissionpolicy.evaluation.parameters import ParametersKey
     from webhook.logs import Sink
     from webhook.sources.policykeeper import PolicyKeeper
 
@@ -104,7 +103,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     stack.push_async_callback(pods.stop)
     certificates = await _certificates(stack, cluster.facts.api, settings, replica, pods, measures)
     # Entries do not depend on parameters, so that nothing reads what they refer to.
-    rule_keeper = await keeper(configuration.current, measures, cluster, _NoParameters())
+    rule_keeper = await keeper(configuration.current, measures, cluster, parameters=False)
     return _Parts(configuration, measures, cluster, replica, pods, certificates, rule_keeper)
 
 
@@ -183,10 +182,3 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     )
     for what, looking in {**checks(leader), "workload scheduling": SchedulingProbe(leader).run()}.items():
         run(stack, what, looking)
-
-
-class _NoParameters:
-    """Follows no parameters."""
-
-    async def follow(self, keys: Iterable[ParametersKey]) -> None:
-        """Do nothing."""

@@ -29,7 +29,7 @@ from webhook.http import health
 from webhook.http.app import Service
 from webhook.http.decision import Served, ServingState
 from webhook.metrics import Metrics
-from webhook.sources.rulekeeper import RuleKeeper, SharedParameters
+from webhook.sources.rulekeeper import RuleKeeper
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class _Parts(NamedTuple):
 
     taking_part: closed before the ports, so that another replica takes over what this one does for all. webhooks: the
     configurations that manage writes; None if it does not run apart. placement: what places gangs; None if another
-    process does. lookout: for a placer that runs apart. parameters: those of the cluster, if shadow policies follow
-    them, too.
+    process does. lookout: for a placer that runs apart.
     """
 
     configuration: Configuration
@@ -65,7 +64,6 @@ class _Parts(NamedTuple):
     webhooks: Webhooks | None = None
     placement: Follower | None = None
     lookout: PlacerLookout | None = None
-    parameters: SharedParameters | None = None
 
     @property
     def settings(self) -> Settings:
@@ -107,8 +105,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, log_line
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen, _slow(parts))
-        shared = parts.parameters.part() if parts.parameters else None
-        followers = await follow(stack, service, configuration.current, parts.cluster, shared)
+        followers = await follow(stack, service, configuration.current, parts.cluster)
         trace(stack, service, settings.tracing)
         # Last, because an open port promises that the rules are in force.
         probed = await stack.enter_async_context(health.opened(service.health_app(), settings.health))
@@ -162,7 +159,6 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
             webhooks = Webhooks(api, settings.registration.name)
             await webhooks.start()
             stack.push_async_callback(webhooks.stop)
-    shared = SharedParameters(cluster.facts.parameters) if cluster and settings.policies.shadow else None
     return _Parts(
         configuration,
         measures,
@@ -170,15 +166,11 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
         taking_part,
         replica,
         Certificates(settings.tls, measures),
-        await keeper(
-            configuration.current, measures, cluster, shared.part() if shared else None,
-            reports=not settings.manage.apart,
-        ),
+        await keeper(configuration.current, measures, cluster, reports=not settings.manage.apart),
         webhooks,
         placement,
         lookout,
-        shared,
-    )  # fmt: skip
+    )
 
 
 def _run_all(

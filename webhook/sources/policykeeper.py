@@ -7,7 +7,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import structlog
 from prometheus_client import Counter
@@ -16,7 +16,7 @@ from policies.admissionpolicy.evaluation.compilation import Compiler
 from policies.admissionpolicy.evaluation.parameters import ParametersKey, parameter_keys
 from policies.admissionpolicy.model import Policy
 from policies.cel.program import Program
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.topology import Catalog
@@ -31,16 +31,13 @@ from webhook.sources import policyset
 from webhook.sources.policyset import Directories, Native, PolicySet, Source
 from webhook.sources.reading import Content, Readings
 
+if TYPE_CHECKING:
+    from webhook.cluster.watches.parameters import ClusterParameters
+    from webhook.cluster.watches.policies import NativePolicies
+
 T = TypeVar("T")
 Changes = Callable[[], AsyncIterator[None]]
 """Yields whenever something may have changed."""
-
-
-class FollowedParameters(Protocol):
-    """The parameters of a cluster."""
-
-    async def follow(self, keys: Iterable[ParametersKey]) -> None:
-        """Follow exactly these from now on."""
 
 
 class FollowedRelease(Protocol):
@@ -54,19 +51,6 @@ class FollowedRelease(Protocol):
         """Yields after each change of the release."""
 
 
-class Natives(Protocol):
-    """The cluster's own policies: see `webhook.cluster.watches.policies`."""
-
-    changed: asyncio.Event
-
-    @property
-    def known(self) -> Mapping[str, Sequence[JsonObject]]:
-        """All policies by name, those that request derived rules with their objects."""
-
-    async def report(self, refused: Mapping[str, str]) -> None:
-        """Tell the owners of policies why these cannot be used here. refused: reasons by name."""
-
-
 class Reloads(Protocol):
     """Counts what becomes of policies. expression_faults: see `webhook.metrics`."""
 
@@ -77,15 +61,15 @@ class Reloads(Protocol):
 
 
 class InCluster(NamedTuple):
-    """What a cluster provides: its release, the parameters of policies, and its own policies if they are used.
+    """What a cluster provides: its release, and if they are used the parameters of policies, and its own policies.
 
     unsynced: returns which of its policies have not arrived yet, with reasons. reports: whether this process tells
     the owners of its policies what is wrong with them.
     """
 
     release: FollowedRelease
-    parameters: FollowedParameters
-    natives: Natives | None
+    parameters: ClusterParameters | None
+    natives: NativePolicies | None
     unsynced: Callable[[], list[str]]
     reports: bool = False
 
@@ -258,9 +242,8 @@ class PolicyKeeper:
         return (self._settings.policies.release or NEWEST) if self._cluster is None else self._cluster.release.current
 
     async def _follow(self, *made: _Made) -> None:
-        if self._cluster is not None:
-            keys = [key for part in made for key in part.parameter_keys]
-            await self._cluster.parameters.follow(dict.fromkeys(keys))
+        if self._cluster is not None and self._cluster.parameters is not None:
+            await self._cluster.parameters.follow((key for part in made for key in part.parameter_keys), self)
 
     async def _listen(self, changes: Changes, wake: asyncio.Event) -> NoReturn:
         while True:

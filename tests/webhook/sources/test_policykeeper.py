@@ -1,7 +1,7 @@
 """The rules of policies and of the configuration, each of which may change while the other stays."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from support.builders import Json, pod, request
 from support.patience import PATIENCE
 from support.service.reviews import RESERVED, TODAY
 
-from policies.admissionpolicy.evaluation.parameters import ParametersKey
 from policies.cel.generation.codegen import Generated
 from policies.cel.program import Program
 from policies.engine.engine import validate
@@ -224,16 +223,11 @@ class _ServedRelease:
             yield
 
 
-class _NoParameters:
-    async def follow(self, keys: Iterable[ParametersKey]) -> None:
-        """Do nothing."""
-
-
 async def test_an_upgrade_of_the_cluster(tmp_path: Path) -> None:
     """All policies are compiled anew by the rules of the new release; a source that it refuses stays as it was."""
     settings = _loaded(policies={"directories": [str(tmp_path)]})
     served = _ServedRelease("1.36")
-    cluster = InCluster(served, _NoParameters(), None, list)
+    cluster = InCluster(served, None, None, list)
     keeper = PolicyKeeper(settings.settings, [Directories((str(tmp_path),))], Metrics(), settings.catalog, cluster)
     reserved = _POLICY.replace("name: names", "name: names.static.k8s.io")
     (tmp_path / "policy.yaml").write_text(reserved, encoding="utf-8")
@@ -265,7 +259,7 @@ async def test_an_upgrade_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A defect met in compiling for the new release leaves in force what was compiled for the old one."""
     settings = _loaded(policies={"directories": [str(tmp_path)]})
     served = _ServedRelease("1.36")
-    cluster = InCluster(served, _NoParameters(), None, list)
+    cluster = InCluster(served, None, None, list)
     keeper = PolicyKeeper(settings.settings, [Directories((str(tmp_path),))], Metrics(), settings.catalog, cluster)
     (tmp_path / "policy.yaml").write_text(_POLICY, encoding="utf-8")
     (tmp_path / "binding.yaml").write_text(_BINDING.replace("ACTION", "Deny"), encoding="utf-8")

@@ -346,15 +346,17 @@ class ClusterParameters:
         self._api = api
         self._clock = clock or Clock()
         self._kinds: dict[ParamKind, FollowedKind] = {}
+        self._keys: dict[object, frozenset[ParametersKey]] = {}
 
-    async def follow(self, keys: Iterable[ParametersKey]) -> None:
-        """Follow exactly these keys from now on. Watches that are still needed continue.
+    async def follow(self, keys: Iterable[ParametersKey], part: object = None) -> None:
+        """Follow exactly these keys from now on for a part of all policies. Watches that are still needed continue.
 
         To change policies, first follow the keys of old and new policies, then put the new ones into force, then follow
         only the keys of these.
         """
+        self._keys[part] = frozenset(keys)
         by_kind: dict[ParamKind, set[ParametersKey]] = {}
-        for key in sorted(keys, key=str):
+        for key in sorted(frozenset().union(*self._keys.values()), key=str):
             by_kind.setdefault(key.kind, set()).add(key)
         dropped = [self._kinds.pop(kind) for kind in self._kinds.keys() - by_kind.keys()]
         for kind, of_kind in by_kind.items():

@@ -69,8 +69,7 @@ async def make(settings: Settings, state: ClusterPolicyState, today: date) -> De
         policyset.EMPTY, await policyset.read(units, state.release), today, rules.reserved(), state.release
     )
     natives = {} if isinstance(state.natives, Unread) else state.natives
-    contents = await policyset.read(policyset.native_units(natives, state.release), state.release)
-    native = policyset.native(natives, contents)
+    native = await policyset.read_native(natives, state.release)
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)

@@ -321,6 +321,11 @@ def _no_place(_: FieldPath) -> tuple[int, int]:
     return 1, 1
 
 
+async def read_native(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> Native:
+    """The usable policies of a cluster, for once."""
+    return native(policies, await read(native_units(policies, release), release))
+
+
 def native(policies: Mapping[str, Sequence[JsonObject]], known: Mapping[str, Content]) -> Native:
     """The usable policies, without those that cannot be used here: kube-apiserver still enforces these.
 

@@ -64,8 +64,8 @@ class Readings:
         self._ended = Counter[str]()  # children, by source
         self._tasks: dict[bool, asyncio.Task[None]] = {}
         self._release = NEWEST
-        self._is_late = self._is_urgent = False
-        self._running: tuple[Child, Sequence[Unit]] | None = None  # of those that have not ended any
+        self._is_late = False
+        self._running: tuple[Child, Sequence[Unit]] | None = None  # of the units that have not ended any
         self._end = monotonic() + _START
         self.changed = asyncio.Event()
 
@@ -88,14 +88,14 @@ class Readings:
         self._waiting = {name: new[name] for name in (*self._waiting, *new) if name in new}
         self._slow &= asked.keys()
         self._ended = Counter({unit.source: self._ended[unit.source] for unit in units})
-        if self._running is not None and any(
-            self._in_force(unit) and unit not in self._running[1] for unit in self._next(slow=False)[:1]
-        ):
-            self._is_urgent = True
-            self._running[0].kill()
-        tasks = [task for slow in (True, False) if (task := self._started(slow=slow))]
-        if self._next(slow=False):
-            ended, pending = await asyncio.wait(tasks[-1:], timeout=_LOOK)
+        first = self._next(slow=False)[:1]
+        if self._running is not None and first and self._in_force(first[0]) and first[0] not in self._running[1]:
+            child, self._running = self._running[0], None
+            child.kill()
+        self._start(slow=True)
+        self._start(slow=False)
+        if first:
+            ended, pending = await asyncio.wait([self._tasks[False]], timeout=_LOOK)
             self._is_late = bool(pending)
             for task in ended:
                 task.result()
@@ -123,11 +123,10 @@ class Readings:
         """Whether an earlier version was read without a problem."""
         return unit.name in self._known and not self._known[unit.name].problem
 
-    def _started(self, *, slow: bool) -> asyncio.Task[None] | None:
-        """The task that reads the units of one sort, if there are any."""
+    def _start(self, *, slow: bool) -> None:
+        """Read the units of one sort, if there are any and nothing does."""
         if self._next(slow=slow) and (slow not in self._tasks or self._tasks[slow].done()):
             self._tasks[slow] = asyncio.create_task(self._run(slow=slow))
-        return self._tasks.get(slow)
 
     async def _run(self, *, slow: bool) -> None:
         while units := self._next(slow=slow)[: 1 if slow else None]:
@@ -137,7 +136,7 @@ class Readings:
                 self._ended[unit.source] += 1
                 if not slow and not done:
                     self._slow.add(unit.name)
-                    self._started(slow=True)
+                    self._start(slow=True)
                 elif slow and reason == KILLED:
                     # There was no processor, process or memory for it, for which it need not be at fault.
                     await asyncio.sleep(LOOK_SECONDS)
@@ -171,10 +170,9 @@ class Readings:
         for unit, content in zip(units, end.results(), strict=False):
             done[unit.name] = content
             await asyncio.sleep(0)  # a large one takes some ms
-        reason = end.reason
-        if not slow:  # which something urgent may have ended
-            reason, self._running, self._is_urgent = "" if self._is_urgent else reason, None, False
-        return done, reason
+        if slow or self._running is not None:  # else it is nobody's fault: something urgent came
+            return done, end.reason
+        return done, ""
 
 
 def _refused(unit: Unit, reason: str) -> Content:

@@ -210,5 +210,4 @@ async def _natives(lister: Lister, settings: Settings, release: Release) -> poli
         head = {"apiVersion": f"{GROUP}/{version}", "kind": kind}
         by_name = {policy["metadata"]["name"]: {**head, **policy} for policy in policies}
         documents |= {f"{kind} {name}": found for name, found in joined(by_name, bindings, head).items()}
-    units = policyset.native_units(documents, release)
-    return policyset.native(documents, await policyset.read(units, release))
+    return await policyset.read_native(documents, release)

@@ -23,7 +23,7 @@ from support.shown import ROOT
 
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.violation import BLANKS, FORBIDDEN, Status, Violation, bounded, prose, squeezed
-from webhook.cli.output import to_json, to_yaml
+from webhook.cli.output import harmless, to_json, to_yaml
 from webhook.decisions import record
 from webhook.decisions.record import Asked
 from webhook.http.review import Decoder, encode
@@ -191,6 +191,11 @@ def test_prose(text: str) -> None:
     assert first.startswith("  a")
     assert all(line.startswith("   ") for line in more if line)
     assert prose("\n".join([first, *more])) == "\n".join([first, *more])
+
+
+def test_many_lines_are_printed_at_once() -> None:
+    """Blank lines are not looked at again for each of them: that would take minutes."""
+    assert harmless("\n" * 500_000) == "\n" * 500_000
 
 
 @settings(max_examples=200)

@@ -22,7 +22,7 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.violation import BLANKS, printable, prose
 from webhook.files.yamlfile import resolve_as_kubernetes
 
-_COMMAND = re.compile(r"(?:^\s*:(?=:)|##(?=\[|vso\[))", re.MULTILINE)
+_COMMAND = re.compile(r"(?:^[^\S\n]*+:(?=:)|##(?=\[|vso\[))", re.MULTILINE)
 # Stands for the escape character in styles. Nobody outside can write it, as it differs from run to run.
 _STYLE = token_hex(8)
 

@@ -46,7 +46,8 @@ _BASES = {"x": 16, "o": 8, "b": 2}
 _VISIBLE = re.compile(r"[^\r\n\x85\u2028\u2029]")
 _TAG = "tag:yaml.org,2002:"
 _STRING, _MAP, _SEQUENCE = f"{_TAG}str", f"{_TAG}map", f"{_TAG}seq"
-_MARKER = re.compile(r"^(?:%.*\n)*---(?=\s|$)", re.MULTILINE)
+# The second form passes over lines that begin with % together, which would each be looked at again.
+_MARKER = re.compile(r"^(?:%.*\n)*+---(?=\s|$)|^(?:%.*\n)++", re.MULTILINE)
 
 _BETWEEN = re.compile(r"(?:\s+|#[^\n]*|---[^\S\n]*(?=[#\n]|\Z))*")
 _WHITE = re.compile(r"[ \t\r\n]*")
@@ -69,31 +70,42 @@ class FileError(Exception):
 
 
 class Part(NamedTuple):
-    """A part of a file that can be read on its own. before: the lines above it. json: whether it begins as JSON."""
+    """A part of a file that can be read on its own.
+
+    before: the lines above it. json: whether it begins as JSON. left: the characters before it on its first line.
+    """
 
     name: str
     text: str
     before: int = 0
     json: bool = False
+    left: int = 0
 
-    def where(self, line: int, column: int | None = None) -> str:
-        """The place of a line of the part, counted from 0, as people read it."""
-        place = f"{self.name}:{self.before + line + 1}"
-        return place if column is None else f"{place}:{column + 1}"
+    def place(self, mark: Any) -> tuple[int, int]:
+        """Line and column in the file, from 1, of a mark of the library."""
+        return mark.line + 1 + self.before, mark.column + 1 + (self.left if mark.line == 0 else 0)
+
+    def where(self, mark: Any) -> str:
+        """The same, as people read it."""
+        return ":".join(map(str, (self.name, *self.place(mark))))
 
 
 @dataclass(eq=False)
 class YamlDocument:
     """One document: its value, and `node` with the places of its parts.
 
-    first: the line on which it begins. before: the lines of the file above the node. make: makes it.
+    first: the line on which it begins. make: makes the node.
     """
 
-    name: str
+    part: Part
     value: Any
     first: int
-    before: int
     make: Callable[[], yaml.Node]
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return self.part.name
 
     @cached_property
     def node(self) -> yaml.Node:
@@ -115,8 +127,7 @@ class YamlDocument:
     def place(self, path: Sequence[str | int] = ()) -> tuple[int, int]:
         """Line and column, from 1, of the key or item at a path, or of its nearest existing parent."""
         key, node = nearest(self.node, path)
-        mark = (key or node).start_mark
-        return int(mark.line) + 1 + self.before, int(mark.column) + 1
+        return self.part.place((key or node).start_mark)
 
 
 def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
@@ -196,19 +207,24 @@ def parts(name: str, content: str | bytes) -> Iterator[Part]:
         if places is None:
             yield Part(name, text, json=True)
         before = line = 0
-        for begin, end in places or ():  # with blanks for what is before an item on its line, so that columns stay
+        for begin, end in places or ():
             before += text.count("\n", line, begin)
-            line = text.rfind("\n", 0, begin) + 1
-            yield Part(name, " " * (begin - line) + text[begin:end], before, json=True)
+            line = max(text.rfind("\n", line, begin) + 1, line)
+            yield Part(name, text[begin:end], before, json=True, left=begin - line)
         return
     start = before = 0
-    for marker in _MARKER.finditer(text):
+    for marker in markers(text):
         if marker.start():
             part = text[start : marker.start()]
             yield Part(name, part, before)
             before += part.count("\n")
             start = marker.start()
     yield Part(name, text[start:], before)
+
+
+def markers(text: str) -> Iterator[re.Match[str]]:
+    """The lines of `---` in YAML, with the directives above them."""
+    return (match for match in _MARKER.finditer(text) if match[0].endswith("---"))
 
 
 def load_part(part: Part) -> list[YamlDocument]:
@@ -295,11 +311,10 @@ def _yaml_documents(part: Part) -> list[YamlDocument]:
             node = loader.get_node()
             value = _value(part, loader, node)
             if value is not None:
-                first = int(node.start_mark.line) + 1 + part.before
-                documents.append(YamlDocument(part.name, value, first, part.before, partial(_same, node)))
+                documents.append(YamlDocument(part, value, part.place(node.start_mark)[0], partial(_same, node)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = part.where(mark.line, mark.column) if mark else part.name
+        where = part.where(mark) if mark else part.name
         raise FileError(f"{where}: not valid YAML: {error.problem or error.context}") from None
     except (FileError, MemoryError):
         raise
@@ -368,19 +383,19 @@ def _refuse_bombs(part: Part) -> None:
     sizes: dict[str, int] = {}
     total, has_aliases = 0, False
     for event in yaml.parse(text, Loader=_Base):
-        where = part.where(event.start_mark.line) if event.start_mark else name
         size = 1
         if isinstance(event, yaml.CollectionStartEvent):
             open_counts.append((event.anchor, total))
             if len(open_counts) > DEPTH:
-                raise FileError(f"{where}: nested more than {DEPTH} deep")
+                raise FileError(f"{name}:{part.place(event.start_mark)[0]}: nested more than {DEPTH} deep")
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_counts.pop()
             if anchor is not None:
                 sizes[anchor] = total - before
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in open_counts):
-                raise FileError(f"{where}: *{event.anchor} stands inside of itself")
+                line, _ = part.place(event.start_mark)
+                raise FileError(f"{name}:{line}: *{event.anchor} stands inside of itself")
             size, has_aliases = sizes.get(str(event.anchor), 1), True
         total += size
         if has_aliases and total > VALUES:
@@ -402,22 +417,21 @@ def _refuse_duplicates(part: Part, root: yaml.Node) -> None:
         lines: dict[str, int] = {}
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                line, column = key.start_mark.line, key.start_mark.column
                 if key.value in lines:
                     field = render((*path, key.value))  # in the words of the API server's strict decoder
-                    first = part.before + lines[key.value] + 1
-                    raise FileError(f'{part.where(line, column)}: duplicate field "{field}", first on line {first}')
-                lines[key.value] = line
+                    first = lines[key.value]
+                    raise FileError(f'{part.where(key.start_mark)}: duplicate field "{field}", first on line {first}')
+                lines[key.value] = part.place(key.start_mark)[0]
         pending += [((*path, str(key.value)), below) for key, value in reversed(node.value) for below in (value, key)]
 
 
 def _json_documents(part: Part) -> tuple[list[YamlDocument], int]:
     """The values at the beginning of a part, and the offset of the rest, which is not JSON or nested deeper."""
-    name, text, before, _ = part
+    text = part.text
     # Half a surrogate pair is the replacement character, as Go reads it, which is as long.
     readable = _ESCAPE.sub(lambda escape: str(escape[0]) if escape[1] is None else "\\ufffd", text)
     documents: list[YamlDocument] = []
-    at = _next(text, 0)
+    at, line, seen = _next(text, 0), part.before, 0
     while at < len(text):
         maps = _Maps()
         try:
@@ -427,11 +441,12 @@ def _json_documents(part: Part) -> tuple[list[YamlDocument], int]:
         after = _next(text, end)
         if _is_deeper(value, DEPTH) or not (isinstance(value, dict) or (after == len(text) and not documents)):
             break
-        make = partial(_json_node, name, text, at, end)
+        make = partial(_json_node, part.name, text, at, end)
         if maps.duplicates:
             _refuse_duplicates(part, make())
-        documents.append(YamlDocument(name, value, len(text[: at + 1].splitlines()) + before, before, make))
-        at = after
+        line, seen = line + len(text[seen : at + 1].splitlines()), at
+        documents.append(YamlDocument(part, value, line, make))
+        line, at = line - 1, after
     return documents, at if documents else 0
 
 

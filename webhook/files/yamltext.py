@@ -108,7 +108,6 @@ class _Cursor:
         self.at = min(self.indent, len(text)) if self.style == ">" else len(text) - len(text.lstrip(_BLANKS))
 
 
-_MARKER = re.compile(r"^(?:%.*\n)*---(?=\s|$)", re.MULTILINE)
 Entry = tuple[yaml.Node, yaml.Node]
 """A key and its value."""
 
@@ -116,7 +115,7 @@ Entry = tuple[yaml.Node, yaml.Node]
 def documents(text: str) -> Iterator[tuple[int, str]]:
     """The documents of a file, each with the number of lines before it, including documents with only comments."""
     start = before = 0
-    for marker in _MARKER.finditer(text):
+    for marker in yamlfile.markers(text):
         yield before, text[start : marker.start()]
         before += text.count("\n", start, marker.end())
         start = marker.end()

@@ -54,7 +54,7 @@ from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 LARGEST = 3 * 2**20
 """The characters that a trial may have, as much as a write to the API server."""
 _SHOWN = 2_000
-_DOCUMENT = re.compile(r"^\s*(?:apiVersion|kind)\s*:|^\s*\{", re.MULTILINE)
+_DOCUMENT = re.compile(r"^[^\S\n]*+(?:(?:apiVersion|kind)[^\S\n]*+:|\{)", re.MULTILINE)
 _PLACED = re.compile(
     r"^(?:Error: |  )?(expression|policy|object|old|nodes)(?:\.yaml)?(?::(\d+))?(?::(\d+))?: (.*)", re.DOTALL
 )

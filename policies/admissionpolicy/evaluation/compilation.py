@@ -48,7 +48,7 @@ _CHEAP_CALLS = frozenset(
         *("of", "none", "dyn", "type", "@not_strictly_false"),  # the first two are optional.of and optional.none
     )
 )
-_SELECTION = re.compile(r"\bvariables\s*\.\s*\??\s*(\w+)")
+_SELECTION = re.compile(r"\bvariables\s*+\.\s*+(?:\?\s*+)?(\w+)")
 # The nodes of all trees of a policy, each of which takes 1 to 15 µs to become part of a function.
 _LARGE = 1_000
 _CHEAP_COUNT = 4

@@ -25,13 +25,16 @@ from policies.admissionpolicy.builtin.reader import DecodingError, Reader
 from policies.admissionpolicy.mutation import conversion, merge
 from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
-from policies.cel.values import ABSENT, Value
+from policies.cel.values import ABSENT, Optional, Value
+from policies.engine.interruption import spend
 from policies.engine.request import JsonObject
 from policies.golang.strconv import quote
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024  # --json-patch-max-copy-bytes of kube-apiserver's defaults (server/config.go)
 _TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
 _NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+_MOST_VALUES = 1_000_000  # far more than in an object of 3 MiB
+_EACH = 2.0  # microseconds of a value
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _ESCAPES = {"~0": "~", "~1": "/"}
 
@@ -266,6 +269,7 @@ def apply_configuration(
     CEL made: inside a list or another map, the API server accepts only the former. Raises MutationError.
     """
     try:
+        _check_size(value)
         _check_names(value)
         configuration = conversion.Converter(None if inputs is None else [obj, *inputs]).fields(value)
         configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
@@ -286,6 +290,7 @@ def apply_json_patch(
     """
     converter = conversion.Converter(None if inputs is None else [obj, *inputs])
     try:
+        _check_size([step.value for step in patch])
         patched = apply(obj, [_operation(step, converter) for step in patch])
         return decoded(obj, patched, schema)
     except DisagreementError:
@@ -350,6 +355,29 @@ def _operation(patch: JSONPatch, converter: conversion.Converter) -> Operation:
     except conversion.ConversionError as error:
         raise MutationError(f"{_NO_JSON}: {error}") from error
     return Operation(patch.op, patch.path, patch.from_, value)
+
+
+def _check_size(value: Value) -> None:
+    """Raises MutationError for what is too large written out: a list may hold another one twice, and that one too."""
+    size = _size(value, {})
+    if size > _MOST_VALUES:
+        raise MutationError(f"the patch has {size} values when it is written out, and may have {_MOST_VALUES}")
+    spend(_EACH * size)
+
+
+def _size(value: Value, known: dict[int, int]) -> int:
+    """The number of values, with 32 characters of a text as one. known: of lists and maps, by id."""
+    if isinstance(value, Optional):
+        return _size(value.value, known)
+    if isinstance(value, str):
+        return 1 + len(value) // 32
+    parts: Any = value.fields if isinstance(value, ObjectValue) else value
+    if not isinstance(parts, list | dict):
+        return 1
+    if id(parts) not in known:
+        inner = [*parts, *parts.values()] if isinstance(parts, dict) else parts
+        known[id(parts)] = 1 + sum(_size(part, known) for part in inner)
+    return known[id(parts)]
 
 
 def _check_names(value: ObjectValue) -> None:

@@ -284,6 +284,16 @@ def test_parts_are_read_one_by_one(text: str, count: int) -> None:
     assert (len(parts), _read_or_refused(parts)) == (count, _read_or_refused([Part("a.yaml", text, json=True)]))
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("%a\n" * 200_000 + "a: 1\n", 1), (f'{{"kind": "List", "items": [{"{}," * 100_000}{{}}]}}', 100_001)],
+    ids=["directives", "a list on one line"],
+)
+def test_long_files_have_their_parts_in_time_in_proportion(text: str, count: int) -> None:
+    """None is looked at again for each of its lines or items: that would take minutes."""
+    assert sum(1 for _ in yamlfile.parts("a.yaml", text)) == count
+
+
 def _read_or_refused(parts: list[Part]) -> list[object]:
     """The objects in parts, each with the places of all that is in it; or the error."""
     try:

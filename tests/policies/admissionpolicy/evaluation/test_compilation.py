@@ -122,6 +122,7 @@ def test_only_mutations_know_the_types_of_patches() -> None:
         pytest.param("object.data.a.matches('a+') ? 'a' : 'b'", False, id="pattern"),
         pytest.param("object.data.a.contains(object.data.b) ? 'a' : 'b'", False, id="search"),
         pytest.param("string(sets.intersects(object.data.a, object.data.b))", False, id="sets"),
+        pytest.param(f"'variables.{' ' * 90_000}'", True, id="blanks, once for all of them"),
     ],
 )
 def test_messages_are_cheap_only_without_calls_whose_cost_can_explode(text: str, cheap: bool) -> None:  # noqa: FBT001

@@ -217,3 +217,19 @@ def test_values_that_are_too_deep() -> None:
         apply_json_patch(obj, [_patch("add", "/spec", deep)], _WIDGET)
 
     assert {str(merged.value), str(patched.value)} == {"the object is nested too deeply to be changed"}
+
+
+def test_a_patch_that_doubles() -> None:
+    """Lists that hold one another twice are small, and large written out: the patch is refused before that is done."""
+    doubled: Value = "x"
+    for _ in range(30):
+        doubled = [doubled, doubled]
+    refused = "the patch has {} values when it is written out, and may have 1000000"
+
+    with pytest.raises(MutationError) as merged:
+        apply_configuration(_POD, _object(metadata=_object(".metadata", labels={"a": doubled})), _PODS, [])
+    with pytest.raises(MutationError) as patched:
+        apply_json_patch(_POD, [JSONPatch("add", "/metadata/labels/a", value=doubled)], _PODS)
+
+    assert str(merged.value) == refused.format(2**31 + 5)
+    assert str(patched.value) == refused.format(2**31)

@@ -13,8 +13,19 @@ from hypothesis import strategies as st
 from policies.cel.explain import Branch
 from webhook.cli.exits import InputError
 from webhook.cli.main import main
-from webhook.playground.gallery import Example, gallery
-from webhook.playground.trial import Answer, Mark, Row, Trial, answer, details, from_link, placement, suite
+from webhook.playground.trial import (
+    Answer,
+    Example,
+    Mark,
+    Row,
+    Trial,
+    answer,
+    details,
+    from_link,
+    gallery,
+    placement,
+    suite,
+)
 
 POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1

@@ -27,8 +27,7 @@ from webhook.child import Child
 from webhook.cli.exits import InputError
 from webhook.limits import Limits
 from webhook.playground import trial as trials
-from webhook.playground.gallery import gallery
-from webhook.playground.trial import Answer, Trial
+from webhook.playground.trial import Answer, Trial, gallery
 
 T = TypeVar("T")
 

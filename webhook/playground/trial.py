@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import unified_diff
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+import yaml
 from click.testing import CliRunner, Result
 from msgspec import Struct
 from msgspec.structs import replace
@@ -373,3 +374,33 @@ def _row(unit: Unit, composition: Composition, names: Names, head: str) -> Row:
     is_true = evaluation.error is None and evaluation.value is True
     parts = None if is_true else tree(program.source, composition, bound, limit=EXPRESSION_LIMIT)
     return Row(path, expression.text, place, value, kind, cost, parts)
+
+
+_OWN = Path(__file__).with_name("gallery.yaml")
+_PACKS = Path(suites.__file__).parent / "packs"
+
+
+class Example(NamedTuple):
+    """A trial with its name."""
+
+    name: str
+    trial: Trial
+
+
+@cache
+def gallery() -> tuple[Example, ...]:
+    """All examples, the beginnings first."""
+    own = yaml.safe_load(_OWN.read_text(encoding="utf-8"))
+    return (*(Example(name, Trial(**texts)) for name, texts in own.items()), *_packs())
+
+
+def _packs() -> Iterator[Example]:
+    for file in sorted(_PACKS.rglob("suite.yaml")):
+        suite = suites.read(yaml.safe_load(file.read_text(encoding="utf-8")))
+        policy = "---\n".join((file.parent / name).read_text(encoding="utf-8") for name in suite.policies)
+        for case in suite.cases:
+            obj, old = ("" if one is None else to_yaml(one) for one in (case.object, case.old_object))
+            user, namespace = case.user, case.namespace
+            labels = " ".join(f"{key}={value}" for key, value in namespace.labels.items())
+            about = Trial(policy, obj, old, "", user.name, " ".join(user.groups), namespace.name, labels)
+            yield Example(f"{suite.name}: {case.name}", about)

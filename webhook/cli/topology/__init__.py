@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from webhook.cli.topology import catalog, explain, place, queue, tree
+from webhook.cli.topology import explain, place, tree
 
 
 @click.group("topology")
@@ -13,12 +13,12 @@ def command() -> None:
 
 
 for verb in (
-    catalog.list_command,
-    catalog.show_command,
+    tree.list_command,
+    tree.show_command,
     explain.command,
     place.command,
-    queue.queue_command,
-    queue.release_command,
+    place.queue_command,
+    place.release_command,
     tree.tree_command,
     tree.doctor_command,
 ):

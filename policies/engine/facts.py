@@ -122,10 +122,6 @@ class Facts(Struct, frozen=True, kw_only=True):
         """A Namespace with the fields that `namespaceObject` shows. Raises Missing or FactUnavailable."""
         return self.look_up(NamespaceKey(name)).decoded
 
-    def references(self, topology: str) -> References:
-        """The workloads that name a topology. Raises Missing or FactUnavailable."""
-        return self.look_up(ReferencesKey(topology))
-
     def answer(self, check: Key[T]) -> T:
         """The answer to an authorization check of an expression. Raises Missing."""
         return self.look_up(check)

@@ -25,13 +25,6 @@ class Turn(NamedTuple):
     names: Names
 
 
-class _Match(NamedTuple):
-    """The cached rules for requests of one kind. spared: the turn for requests that most rules spare."""
-
-    turn: Turn
-    spared: Turn
-
-
 class RuleSet:
     """Rules in the order in which they run, their exceptions, and the requests that most of them spare.
 
@@ -55,7 +48,7 @@ class RuleSet:
             if times > 1:
                 raise ValueError(f"two rules are called {name!r}; names must be unique")
         self.screeners = tuple({rule.screener: None for rule in self.rules if rule.screener is not None})
-        self._cache: dict[tuple[str, ...], _Match] = {}
+        self._cache: dict[tuple[str, ...], tuple[Turn, Turn]] = {}
 
     def groups(self, phase: Phase) -> frozenset[str]:
         """The groups of hooks in a phase: the names that may follow `/mutate/` or `/validate/`."""
@@ -75,10 +68,10 @@ class RuleSet:
 
     def select(self, phase: Phase, request: Target, group: str | None = None) -> tuple[Rule, ...]:
         """The rules whose hooks match the request, in one group or in all."""
-        return self._match(phase, request, group).turn.rules
+        return self._match(phase, request, group)[0].rules
 
-    def _match(self, phase: Phase, request: Target, group: str | None) -> _Match:
-        """The rules for a request.
+    def _match(self, phase: Phase, request: Target, group: str | None) -> tuple[Turn, Turn]:
+        """The turn for a request, and the one for requests that most rules spare.
 
         Matching depends only on a few short strings, so its results are cached. The cost of a request grows with the
         rules that match it, not with all rules.
@@ -94,7 +87,7 @@ class RuleSet:
                 if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
             ]
             everywhere = (rule for rule, hook in matching if hook.everywhere)
-            match = _Match(_turn(rule for rule, _ in matching), _turn(everywhere))
+            match = _turn(rule for rule, _ in matching), _turn(everywhere)
             if len(self._cache) < MEMORY:
                 self._cache[key] = match
         return match

@@ -91,9 +91,8 @@ class Gang(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """A domain of one level. tier: its position in the gang's tiers. keys: the level's; its Nodes have one of them."""
+    """A domain of one level. keys: the level's; its Nodes have one of them."""
 
-    tier: int
     keys: tuple[str, ...]
     value: str
 

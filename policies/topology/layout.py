@@ -101,7 +101,7 @@ class Layout:
             return ()
         if (level, group) not in self._addresses:
             self._addresses[level, group] = tuple(
-                Step(tier, self.tiers[tier].keys, self._values[tier][int(self._codes[tier][self.row(level, group)])])
+                Step(self.tiers[tier].keys, self._values[tier][int(self._codes[tier][self.row(level, group)])])
                 for tier in self._telling(level, group)
             )
         return self._addresses[level, group]

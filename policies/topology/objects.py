@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from policies import vocabulary
-from policies.engine.facts import Facts, Node
+from policies.engine.facts import Facts, Node, ReferencesKey
 from policies.engine.match import EVERYTHING, LabelSelector
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping
 from policies.engine.violation import Verdict, Violation, listed, quote
@@ -201,7 +201,7 @@ class TopologyObjects(Struct, frozen=True):
         """A violation with the workloads that name a topology; none if all were read and none names it."""
         if self.leaving == "off":
             return
-        references = facts.references(name)
+        references = facts.look_up(ReferencesKey(name))
         if not references.workloads and not references.incomplete:
             return
         names = listed(references.workloads, 1 if what and self.leaving == "warn" else _SHOWN)  # a warning is short

@@ -34,19 +34,10 @@ class PlacementError(Exception):
 
 
 class Domain(Struct, frozen=True):
-    """Domains of a level, by the values of their Nodes' label; without values, all domains of the level.
-
-    carried: the keys of the level under which their Nodes have these values; empty for any of them.
-    """
+    """Domains of a level, by the values of their Nodes' label; without values, all domains of the level."""
 
     level: Level
     values: tuple[str, ...] = ()
-    carried: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys under which the domains are looked for, newest first."""
-        return self.carried or self.level.keys
 
 
 class Placement(Struct, frozen=True):

@@ -31,7 +31,7 @@ def alternatives(domains: Sequence[Domain], requirement: LabelSelector, *, disjo
     whether a Node may meet only one of them, because the weights of preferred terms add up.
     """
     old = old_names(requirement)
-    ways = 2 if old != requirement or any(len(domain.keys) > 1 for domain in domains) else 1
+    ways = 2 if old != requirement or any(len(domain.level.keys) > 1 for domain in domains) else 1
     newer, *older = (_term(domains, way, disjoint=disjoint) for way in range(ways))
     terms = [(*newer, *_excluding(requirement))]
     if older and old is not None:
@@ -167,14 +167,13 @@ def _term(domains: Sequence[Domain], way: int, *, disjoint: bool) -> Term:
     requirements: list[SelectorRequirement] = []
     absent = ""
     for domain in domains:
-        keys, newest = domain.keys, domain.level.keys[0]
-        key = keys[min(way, len(keys) - 1)]
+        keys = domain.level.keys
+        key, newest = keys[min(way, len(keys) - 1)], keys[0]
         values = tuple(dict.fromkeys(label_value(domain.level, key, value) for value in domain.values))
         requirements.append(SelectorRequirement(key, "In", values) if values else SelectorRequirement(key, "Exists"))
-        if key != keys[0]:
-            absent = keys[0]
-        if key != newest and domain.level.distinct:
-            requirements.append(SelectorRequirement(newest, "DoesNotExist"))
+        if key != newest:
+            absent = newest
+            requirements += [SelectorRequirement(newest, "DoesNotExist")] if domain.level.distinct else []
     if disjoint and absent:
         requirements.append(SelectorRequirement(absent, "DoesNotExist"))
     return tuple(requirements)

@@ -13,19 +13,8 @@ from hypothesis import strategies as st
 from policies.cel.explain import Branch
 from webhook.cli.exits import InputError
 from webhook.cli.main import main
-from webhook.playground.trial import (
-    Answer,
-    Example,
-    Mark,
-    Row,
-    Trial,
-    answer,
-    details,
-    from_link,
-    gallery,
-    placement,
-    suite,
-)
+from webhook.playground import trial as trials
+from webhook.playground.trial import Answer, Mark, Row, Trial, answer, details, from_link, placement, suite
 
 POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -137,8 +126,8 @@ def test_a_mistake_is_marked_where_it_is() -> None:
     ]
 
 
-@pytest.mark.parametrize("example", gallery()[:23], ids=lambda example: example.name)
-def test_examples_are_answered(example: Example) -> None:
+@pytest.mark.parametrize("example", trials.gallery()[:23], ids=lambda example: example.name)
+def test_examples_are_answered(example: trials.Example) -> None:
     """Each beginning and each mistake has an answer, and a mistake is refused or warned of."""
     said = answer(example.trial)
 
@@ -149,7 +138,7 @@ def test_examples_are_answered(example: Example) -> None:
 
 def test_examples_have_names_of_their_own() -> None:
     """People choose an example by its name."""
-    names = [example.name for example in gallery()]
+    names = [example.name for example in trials.gallery()]
 
     assert len(set(names)) == len(names) > 100
 
@@ -167,7 +156,7 @@ def test_a_link_that_holds_none(fragment: str) -> None:
         from_link(fragment)
 
 
-@pytest.mark.parametrize("trial", [Trial(POLICY, POD), *(example.trial for example in gallery()[3:12:4])])
+@pytest.mark.parametrize("trial", [Trial(POLICY, POD), *(example.trial for example in trials.gallery()[3:12:4])])
 def test_a_trial_becomes_a_suite(trial: Trial, tmp_path: Path) -> None:
     """`cks-admission test` passes it, and says so."""
     (tmp_path / "policy.yaml").write_text(trial.policy, encoding="utf-8")
@@ -194,7 +183,7 @@ def test_a_trial_that_becomes_no_suite(trial: Trial, words: str) -> None:
 
 def test_where_a_gang_goes() -> None:
     """The words of `topology explain` and `place`, once each, and the picture of the Nodes."""
-    lines, picture = placement(gallery()[1].trial)
+    lines, picture = placement(trials.gallery()[1].trial)
 
     assert any(line.startswith("    gate: waits: No superpod has room for 4 Pods") for line in lines)
     assert any("superpod 3: 3 Nodes, 10 of 24 GPUs free" in line for line in lines)

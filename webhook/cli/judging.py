@@ -31,7 +31,6 @@ from policies.objects.fieldpath import render
 from policies.objects.workload import Workload
 from policies.schema.flaw import in_line
 from policies.schema.schemas import Schemas
-from policies.topology.nodes.manifest import allocatable
 from webhook.cli import options
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable
@@ -152,9 +151,7 @@ def with_nodes(facts: StaticFacts, paths: Sequence[str]) -> StaticFacts:
     from webhook.cli.topology import inventory  # noqa: PLC0415 - most runs have no Nodes
 
     objects = inventory.read_files(paths, options.stdin(paths))
-    with reading(ValueError):
-        nodes = tuple(replace(one.node, allocatable=allocatable(one.status.allocatable)) for one in objects.nodes)
-    return replace(facts, cluster_nodes=nodes, coming=objects.coming)
+    return replace(facts, cluster_nodes=tuple(objects.known), coming=objects.coming)
 
 
 def schemas(

@@ -30,15 +30,6 @@ from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
 
 
-class _Asked(NamedTuple):
-    """What is asked for: suites, a part of the names of cases, a file for the results, the release for policies."""
-
-    paths: tuple[str, ...]
-    pattern: str
-    junit: Path | None
-    release: Release
-
-
 class _Verdict(NamedTuple):
     """A case, its line in the file, and the actual result."""
 
@@ -94,36 +85,38 @@ def command(
       cks-admission test policies/packs --junit results.xml
       cks-admission test --watch policies/packs/sunk
     """
-    asked = _Asked(paths, pattern, junit, options.release(policies__kubernetes))
+    release = options.release(policies__kubernetes)
 
     def run() -> int:
-        return _tested(asked, Report(output, quiet=quiet, strict=strict), verbose=verbose)
+        report = Report(output, quiet=quiet, strict=strict)
+        return _tested(paths, pattern, junit, release, report, verbose=verbose)
 
     watching.run(run, paths, again=watch)
 
 
-def _tested(asked: _Asked, report: Report, *, verbose: bool) -> int:
+def _tested(
+    paths: tuple[str, ...], pattern: str, junit: Path | None, release: Release, report: Report, *, verbose: bool
+) -> int:
     """Run the suites and print the results. The exit code. Raises InputError."""
-    paths = asked.paths
     problems = [f"{path}: no suites found" for path in paths if not _found(path)]
     runs = []
     today = datetime.now(UTC).date()
     for file in dict.fromkeys(file for path in paths for file in _found(path)):
         try:
-            runs.append(_run(file, today, asked))
+            runs.append(_run(file, today, pattern, release))
         except InputError as error:
             problems += [error.message]
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
     runs = [run for run in runs if run.verdicts]
-    if asked.pattern and not runs:
-        raise InputError(f"--run {asked.pattern}: no case has such a name")
-    if asked.junit is not None:
+    if pattern and not runs:
+        raise InputError(f"--run {pattern}: no case has such a name")
+    if junit is not None:
         text = findings.junit([result.shown for run in runs for result in _results(run, verbose=False)])
         try:
-            asked.junit.write_text(text, encoding="utf-8")
+            junit.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise InputError(f"{asked.junit}: cannot be written: {error.strerror}") from None
+            raise InputError(f"{junit}: cannot be written: {error.strerror}") from None
     for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
         say(warning, err=True)
     for result in (result for run in runs for result in _results(run, verbose=verbose)):
@@ -162,9 +155,8 @@ def _found(path: str) -> tuple[Path, ...]:
     return tuple(file for file in files if policyfiles.is_suite(file) and file.is_file())
 
 
-def _run(file: Path, today: date, asked: _Asked) -> _Run:
+def _run(file: Path, today: date, pattern: str, release: Release) -> _Run:
     """Read a suite and what it names, and run the cases that are asked for. Raises InputError with all problems."""
-    release = asked.release
     with bounded(str(file)):
         document = _document(file)
         suite = _suite(file, document)
@@ -180,7 +172,7 @@ def _run(file: Path, today: date, asked: _Asked) -> _Run:
         )
     verdicts = []
     for index, case in enumerate(suite.cases):
-        if not asked.pattern or matches_glob(case.name, [asked.pattern]):
+        if not pattern or matches_glob(case.name, [pattern]):
             line = document.line(("cases", index))
             with bounded(f"{file}:{line}: {case.name}", "judge"):
                 read = run.received(case)

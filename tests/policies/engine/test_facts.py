@@ -56,8 +56,9 @@ def test_what_was_found_for_a_review_comes_first() -> None:
     racks = References(("Job default/train",))
     after = before.entered(ReferencesKey("racks"), racks).entered(ReferencesKey("halls"), References())
 
-    assert [after.references(name) for name in ("racks", "halls", "none")] == [racks, References(), References()]
-    assert before.references("halls") == References(("Job a/b",))
+    found = [after.look_up(ReferencesKey(name)) for name in ("racks", "halls", "none")]
+    assert found == [racks, References(), References()]
+    assert before.look_up(ReferencesKey("halls")) == References(("Job a/b",))
 
 
 def test_what_could_not_be_found_fails_the_look_up() -> None:

@@ -171,8 +171,10 @@ def chosen(case_: Case) -> Expected:
         made = next(search.placing(), None)
         if made is not None:
             address = search.layout.address(made.level, made.group)
-            steps = {step.tier: step.value for step in address}
-            return Expected(outcome, made.level, tuple(steps.get(tier, "") for tier in range(made.level + 1)))
+            steps = {step.keys: step.value for step in address}
+            return Expected(
+                outcome, made.level, tuple(steps.get(tier.keys, "") for tier in gang.tiers[: made.level + 1])
+            )
     empty = Search(nodes, gang, Terms(empty=True))
     return Expected("full" if next(empty.placing(), None) else "never")
 

@@ -59,6 +59,12 @@ class Objects(NamedTuple):
     workloads: tuple[JsonObject, ...] = ()
     coming: tuple[Mapping[str, str], ...] = ()
 
+    @property
+    def known(self) -> list[Node]:
+        """The Nodes as rules see them. Raises InputError."""
+        with reading(ValueError):
+            return [replace(one.node, allocatable=allocatable(one.status.allocatable)) for one in self.nodes]
+
 
 class _Head(Struct, rename="camel"):
     kind: str = ""
@@ -196,10 +202,7 @@ class Inventory:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """The Nodes, sorted by name."""
-        nodes = () if self.objects is None else self.objects.nodes
-        with reading(ValueError):
-            made = [replace(one.node, allocatable=allocatable(one.status.allocatable)) for one in nodes]
-        return tuple(sorted(made, key=attrgetter("name")))
+        return tuple(sorted(self.objects.known if self.objects else (), key=attrgetter("name")))
 
     @cached_property
     def machines(self) -> tuple[Machine, ...] | None:

@@ -16,7 +16,7 @@ from policies.topology.topology import BUILT_IN, Catalog
 Json = dict[str, Any]
 _CATALOG = Catalog(BUILT_IN)
 _BACKEND, _IB = "backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"
-_SUPERPOD: Address = (Step(3, (_BACKEND, _IB), "2"),)
+_SUPERPOD: Address = (Step((_BACKEND, _IB), "2"),)
 _NEED, _WISH = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -97,7 +97,7 @@ def test_preferences() -> None:
     """The inner domain and the packed Node are preferred, after those of the user."""
     mine = {"weight": 1, "preference": {"matchExpressions": [_is_in("x", "y")]}}
     pod = _pod(affinity={"nodeAffinity": {_WISH: [mine]}})
-    rack: Address = (*_SUPERPOD, Step(5, ("node.coreweave.cloud/rack",), "7"))
+    rack: Address = (*_SUPERPOD, Step(("node.coreweave.cloud/rack",), "7"))
     opened = _opened(pod, Seat({_BACKEND: "2", HOST: "n1"}, _SUPERPOD, rack))
 
     assert _node(opened) == (
@@ -133,7 +133,7 @@ def test_preferred_alone_requires_nothing() -> None:
 
 def test_nvl_domains_are_written_as_cliques() -> None:
     """No label names an NVL Domain."""
-    address: Address = (Step(0, ("nvidia.com/nvl-domain",), "u"),)
+    address: Address = (Step(("nvidia.com/nvl-domain",), "u"),)
     labels = {"nvidia.com/nvl-domain": "u", "nvidia.com/gpu.clique": "u.1"}
     opened = _opened(_pod(), Seat(labels, address), required("nvl-domain", "nvlink"), u=["u.1", "u.2"])
 

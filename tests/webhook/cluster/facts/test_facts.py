@@ -228,7 +228,7 @@ async def test_references_are_looked_for(server: FakeApi, api: Connection) -> No
 
     for _ in range(2):
         with pytest.raises(Missing) as caught:
-            facts.known.references("racks")
+            facts.known.look_up(ReferencesKey("racks"))
         assert await facts.read(caught.value.key, PATIENCE) == References(("Job team/train",))
     assert await everywhere.read(ReferencesKey("racks"), PATIENCE) == References(
         ("CronJob team/train", "Job team/train")

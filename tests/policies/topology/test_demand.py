@@ -13,7 +13,7 @@ from support.builders import FACTS, TODAY
 from policies.engine.facts import StaticFacts
 from policies.engine.match import SelectorRequirement
 from policies.topology.gang import Cluster, Member, Toleration, member, tiers
-from policies.topology.topology import BUILT_IN, Level, Topology
+from policies.topology.topology import BUILT_IN, Topology
 
 _CLUSTER = Cluster(FACTS)
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
@@ -227,13 +227,4 @@ def test_tiers() -> None:
     assert [tier.keys[0].rpartition("/")[2] for tier in plain] == [
         *("core", "spine", "leaf", "accelerator", "nvl-domain", "gpu.clique", "hostname")
     ]
-    assert united == (
-        *plain[:5],
-        Level(
-            "nvlink",
-            ("nvidia.com/gpu.clique", "network.topology.nvidia.com/accelerator"),
-            distinct=True,
-            independent=True,
-        ),
-        plain[6],
-    )
+    assert united == (*plain[:5], union, plain[6])

@@ -144,13 +144,6 @@ _OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 Terms = tuple[tuple[SelectorRequirement, ...], ...]
 
 
-class Cluster(Struct, frozen=True):
-    """What a cluster says about the demand of Pods. facts: its device classes, claims and PriorityClasses."""
-
-    facts: Facts
-    accelerators: Accelerators = Accelerators()
-
-
 class _MalformedError(ValueError):
     """A template is not what Kubernetes takes. The text says what is wrong."""
 
@@ -171,7 +164,8 @@ def member(
     template: JsonObject,
     path: str,
     count: int,
-    cluster: Cluster,
+    facts: Facts,
+    accelerators: Accelerators,
     *,
     namespace: str = "",
     terms: Sequence[Sequence[SelectorRequirement]] = (),
@@ -179,7 +173,8 @@ def member(
 ) -> Member | str:
     """The demand of a template's Pods, or why there is none, to continue a sentence about the template. Never raises.
 
-    terms: alternatives of which a Node must meet one as well: named domains and the requirement of a topology. asked:
+    facts: of the cluster: its device classes, claims and PriorityClasses. terms: alternatives of which a Node must meet
+    one as well: named domains and the requirement of a topology. asked:
     what each Pod asks for, where that is known.
     """
     spec = mapping(template, "spec")
@@ -190,28 +185,30 @@ def member(
             path,
             count,
             amounts,
-            accelerators=counted(amounts, lambda name: cluster.accelerators.includes(name, cluster.facts)),
+            accelerators=counted(amounts, lambda name: accelerators.includes(name, facts)),
             node_selector=tuple((k, _checked(selector[k], "a value of its nodeSelector")) for k in sorted(selector)),
             terms=_terms(spec, terms),
             tolerations=_tolerations(spec.get("tolerations")),
-            priority=_priority(spec, cluster.facts),
+            priority=_priority(spec, facts),
             preempts=spec.get("preemptionPolicy") != "Never",
-            claims=_claims(spec, amounts, namespace, cluster),
+            claims=_claims(spec, amounts, namespace, facts, accelerators),
             alone=_is_alone(template, spec),
         )
     except (ValueError, TypeError) as error:
         return f"it cannot be read: {error}"
 
 
-def _claims(spec: JsonObject, amounts: Amounts, namespace: str, cluster: Cluster) -> tuple[str, ...]:
+def _claims(
+    spec: JsonObject, amounts: Amounts, namespace: str, facts: Facts, accelerators: Accelerators
+) -> tuple[str, ...]:
     """The claims for devices that cannot be counted: unknown ones, and those for accelerators.
 
     A claim for something else keeps no Pod from a domain as far as is known, so it does not count.
     """
     uncounted = [name for name, _ in amounts if name.startswith(DEVICE_CLASS_PREFIX)]
     for claim, template in claims(spec):
-        classes = cluster.facts.claim_classes(namespace, claim, template)
-        if not classes or not classes.isdisjoint(cluster.accelerators.device_classes):
+        classes = facts.claim_classes(namespace, claim, template)
+        if not classes or not classes.isdisjoint(accelerators.device_classes):
             uncounted.append(claim or template)
     return tuple(dict.fromkeys(uncounted))
 

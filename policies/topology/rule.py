@@ -24,7 +24,7 @@ from policies.podspec import Accelerators
 from policies.topology import messages, schemes, way
 from policies.topology import workload as scheduling
 from policies.topology.annotation import GATE
-from policies.topology.gang import Cluster, Gang, GangKey, Member, excess, tiers
+from policies.topology.gang import Gang, GangKey, Member, excess, tiers
 from policies.topology.gang import member as demand_of
 from policies.topology.podcount import podcount
 from policies.topology.template import RULE, Case, Options, Template, as_warning, is_gated, read
@@ -333,13 +333,13 @@ class _Shortages:
         named = () if required is None else tuple(domain for domain in required.domains if domain.values)
         pool = () if topology.pool is None else topology.pool.requirements
         terms = tuple((*term, *pool) for term in alternatives(named, topology.requirement) or ((),))
-        cluster, members = Cluster(case.facts, self._accelerators), []
+        members = []
         for template in together:
             count = podcount(kind, case.obj, template.location)
             if count is None:
                 return None
             own = demand_of(
-                template.value, template.path, count, cluster,
+                template.value, template.path, count, case.facts, self._accelerators,
                 namespace=request.namespace, terms=terms if any(terms) else (),
             )  # fmt: skip
             if not isinstance(own, Member) or own.claims:

@@ -15,8 +15,8 @@ from policies.cached import cached_property
 from policies.engine.request import mapping
 from policies.topology.annotation import GATE
 from policies.topology.choice import Ground, Placing, Search, Terms, choose
-from policies.topology.gang import Cluster, Member, excess, member
 from policies.topology.gang import Gang as Demand
+from policies.topology.gang import Member, excess, member
 from policies.topology.nodes.inventory import ANYWHERE, Integers, Mask, PodKey
 from policies.topology.pack import Crowd, is_safe
 from policies.topology.placer.opening import Goal, counted, placement_of
@@ -231,9 +231,9 @@ class Readiness:
         return tuple(one for one in wholes if one.pods and (one.pods != asked.pods or older)), older
 
     def _members(self, gang: Gang, goal: Goal, given: Sequence[Need]) -> list[Member]:
-        cluster = Cluster(self._state.options.facts, self._state.options.accelerators)
+        options, namespace = self._state.options, gang.group.root.namespace
         made = [
-            member(need.template, need.role, need.count, cluster, namespace=gang.group.root.namespace)
+            member(need.template, need.role, need.count, options.facts, options.accelerators, namespace=namespace)
             for need in given
             if need.count
         ]

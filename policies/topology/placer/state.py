@@ -19,7 +19,7 @@ from policies.nvlink import domain
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
 from policies.topology.annotation import GATE, PLACEMENT
-from policies.topology.gang import Cluster, GangKey, Member, member
+from policies.topology.gang import GangKey, Member, member
 from policies.topology.layout import Layouts
 from policies.topology.membership import identity, membership
 from policies.topology.nodes.inventory import Integers, Inventory, PodKey
@@ -168,7 +168,6 @@ class State:
         # How often topologies have changed.
         self.topologies = 0
         self._catalog = Catalog(())
-        self._cluster = Cluster(options.facts, options.accelerators)
         self._same: dict[Any, Any] = {}
         self._goals: dict[tuple[tuple[str, str], ...], Goal | str] = {}
         self._hosts: dict[str, str] = {}
@@ -284,7 +283,8 @@ class State:
         if belongs is None or not annotations:
             return None
         gates = tuple(str(gate.get("name")) for gate in spec.get("schedulingGates") or () if isinstance(gate, dict))
-        demand = member(content, belongs.role, 1, self._cluster, namespace=key[0], asked=asked)
+        options = self.options
+        demand = member(content, belongs.role, 1, options.facts, options.accelerators, namespace=key[0], asked=asked)
         conditions = mapping(content, "status").get("conditions") or ()
         ready: JsonObject = next((one for one in conditions if one.get("type") == "Ready"), {})
         is_opened = PLACEMENT in mapping(metadata, "annotations") and GATE not in gates

@@ -12,10 +12,10 @@ from support.builders import FACTS, TODAY
 
 from policies.engine.facts import StaticFacts
 from policies.engine.match import SelectorRequirement
-from policies.topology.gang import Cluster, Member, Toleration, member, tiers
+from policies.podspec import Accelerators
+from policies.topology.gang import Member, Toleration, member, tiers
 from policies.topology.topology import BUILT_IN, Topology
 
-_CLUSTER = Cluster(FACTS)
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
 _KEYLESS = {"matchExpressions": [{"operator": "Exists"}]}
 _AMOUNTLESS = {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}
@@ -35,8 +35,8 @@ def _expressions(key: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
 
 
-def _member(spec: Any, cluster: Cluster = _CLUSTER, **options: Any) -> Member | str:
-    return member({"spec": spec}, "spec.template", 2, cluster, **options)
+def _member(spec: Any, facts: StaticFacts = FACTS, **options: Any) -> Member | str:
+    return member({"spec": spec}, "spec.template", 2, facts, Accelerators(), **options)
 
 
 def test_everything() -> None:
@@ -58,7 +58,7 @@ def test_everything() -> None:
         ),
     }
 
-    assert _member(spec, Cluster(replace(FACTS, classes={"high": 7})), terms=[_RACK]) == Member(
+    assert _member(spec, replace(FACTS, classes={"high": 7}), terms=[_RACK]) == Member(
         "spec.template",
         2,
         (("cpu", 4000), ("nvidia.com/gpu", 8), ("pods", 1)),
@@ -101,7 +101,7 @@ def test_everything() -> None:
 )
 def test_priority(spec: dict[str, Any], priorities: dict[str, int] | None, expected: int | None) -> None:
     """A Pod has the priority of its class, as far as the classes are known."""
-    demand = _member(spec, Cluster(replace(FACTS, classes=priorities)))
+    demand = _member(spec, replace(FACTS, classes=priorities))
 
     assert isinstance(demand, Member)
     assert demand.priority == expected
@@ -119,7 +119,7 @@ def test_claims() -> None:
         "resourceClaims": [*named, {"name": "t", "resourceClaimTemplateName": "nics"}],
         "containers": [{"resources": {"limits": {"deviceclass.resource.kubernetes.io/mig.nvidia.com": 1}}}],
     }
-    demand = _member(spec, Cluster(facts), namespace="ns")
+    demand = _member(spec, facts, namespace="ns")
 
     assert isinstance(demand, Member)
     assert demand.claims == ("deviceclass.resource.kubernetes.io/mig.nvidia.com", "gpus", "lost")
@@ -164,7 +164,7 @@ def _apart(selector: Any, key: str = "kubernetes.io/hostname") -> dict[str, Any]
 )
 def test_one_pod_a_node(spec: dict[str, Any], *, alone: bool) -> None:
     """A port of the Node, or a Pod that keeps away from its own kind, allows one Pod on each Node."""
-    demand = member({"metadata": {"labels": _LABELS}, "spec": spec}, "", 1, _CLUSTER)
+    demand = member({"metadata": {"labels": _LABELS}, "spec": spec}, "", 1, FACTS, Accelerators())
 
     assert isinstance(demand, Member)
     assert demand.alone is alone

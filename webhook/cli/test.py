@@ -225,7 +225,7 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
             steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
             line = document.line([int(step) if step.isdecimal() else step for step in steps])
             problems.append(f"{file}:{line}: {problem}")
-        raise InputError("\n".join(problems)) from None
+        raise InputError("\n".join(dict.fromkeys(problems))) from None
 
 
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:

@@ -57,7 +57,7 @@ def mutating(namespace: str) -> list[Manifest]:
 
 @pytest.fixture(scope="module")
 def written(control_plane: ControlPlane) -> Iterator[Written]:
-    """Let alice write both, and run a service of its own, which finds them at its first look."""
+    """Let alice write both, and run a service of its own."""
     namespace = "label-writers"
     control_plane.namespace(namespace)
     policy = mutating(namespace)

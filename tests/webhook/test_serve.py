@@ -226,7 +226,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, option: str) -> None:
         ),
         pytest.param(
             "--webhook-url http://x",
-            "Error: command line: registration.url: string should match pattern '^(https://.*)?$', found 'http://x'",
+            "Error: command line: registration.url: string should match pattern '^(https://[^?#@]+)?$', found 'http://x'",
             id="url",
         ),
         pytest.param(

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from certs.errors import StoreError
+from certs.errors import PemError, StoreError
+from certs.material import Bundle
 from policies.engine.request import JsonObject
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options
@@ -53,25 +54,28 @@ def webhook_configuration(config: Path | None, output: str, **changes: Any) -> N
     Example:
       cks-admission export webhook-configuration --config cks.yaml | kubectl apply --server-side -f -
     """
-    settings = options.settings(config, changes)
-    configurations = _configurations(settings, guards=settings.labels.enforced_by != "static")
+    configurations = _configurations(options.settings(config, changes), static=False)
     if output == "json":
         write({"apiVersion": "v1", "kind": "List", "items": configurations}, output)
     else:
         write_text("---\n".join(map(to_yaml, configurations)))
 
 
-def _configurations(settings: Settings, *, guards: bool) -> list[JsonObject]:
-    """The webhook configurations. guards: whether with the entries for reserved labels. Raises InputError."""
+def _configurations(settings: Settings, *, static: bool) -> list[JsonObject]:
+    """The webhook configurations. static: for files of kube-apiserver, which have the guard. Raises InputError."""
     given, own = settings.registration.ca_file, Path(settings.tls.directory) / "ca-bundle.crt"
     try:
         ruleset = options.ruleset(settings, datetime.now(UTC).date())[1]
         bundle = Path(given).read_bytes() if given else own.read_bytes() if own.exists() else b""
-        # Whoever applies this again and again would take back what cert-manager wrote.
-        made = registered(settings, b"" if settings.registration.inject_ca_from else bundle, ruleset)
-    except (SettingsError, OSError) as error:
+        if static and bundle:
+            Bundle.from_pem(bundle)
+        elif settings.registration.inject_ca_from and not static:
+            bundle = b""  # whoever applies this again and again would take back what cert-manager wrote
+        made = {str(one["kind"]): one for one in registered(settings, bundle, ruleset)}
+    except (SettingsError, PemError, OSError) as error:
         raise InputError(str(error)) from None
-    return made if guards else [*without_guard({str(one["kind"]): one for one in made}).values()]
+    guarded = settings.labels.action == "deny" if static else settings.labels.enforced_by == "static"
+    return [*(without_guard(made) if guarded else made).values()]
 
 
 @command.command("configuration")
@@ -179,7 +183,7 @@ def static(paths: tuple[str, ...], config: Path | None, output: Path, **changes:
         made, notes = policies(settings, files, settings.policies.release or NEWEST, datetime.now(UTC).date())
         if changes["registration__url"]:
             notes += [_TWICE] if settings.registration.apply else []
-            made += _configurations(settings, guards=settings.labels.action != "deny")
+            made += _configurations(settings, static=True)
         write_files(output, made)
     for line in notes:
         say(line, err=True)

@@ -138,7 +138,7 @@ class Registration(Model):
     ca_only: bool = Field(False, description="Write only the caBundle, into configurations that somebody else applies.")
     name: str = Field("cks-admission", min_length=1, description="Name of both webhook configurations.")
     url: str = Field(
-        "", pattern=r"^(https://.*)?$", description="Base URL of the service, for one outside the cluster."
+        "", pattern=r"^(https://[^?#@]+)?$", description="Base URL of the service, for one outside the cluster."
     )
     service: str = Field("cks-admission", description="Name of the Service, if url is empty.")
     service_port: Port = Field(443, description="Port of the Service.")

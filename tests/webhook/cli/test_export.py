@@ -2,6 +2,7 @@
 
 import base64
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from support.service.commands import last_line, run
 
+from certs.authority import new_authority
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read, reference
@@ -105,6 +107,7 @@ def test_files_of_kube_apiserver_are_written() -> None:
     texts = (_PARAMETRIC.replace("NAME", "plain").replace("KIND", ""), _PARAMETRIC.replace("NAME", "params"))
     given = "---\n".join(texts).replace("KIND", "paramKind: {apiVersion: v1, kind: ConfigMap}")
     Path("given.yaml").write_text(given, encoding="utf-8")
+    Path("ca.crt").write_bytes(new_authority(datetime.now(UTC)).cert_pem)
     arguments = ("export", "static", "given.yaml", "--config", "cks.yaml", "--ca-file", "ca.crt", "-o", "out")
 
     first = run(*arguments, "--webhooks", "https://127.0.0.1:9443")
@@ -154,6 +157,8 @@ def test_files_of_kube_apiserver_are_written() -> None:
         pytest.param("--kubernetes 1.36", "a", "Kubernetes 1.36 reads no policies from files", id="release"),
         pytest.param("", "a" * 240, "the name has 239 characters at most", id="name"),
         pytest.param("", "A", "metadata.name", id="invalid"),
+        pytest.param("--webhooks https://a --ca-file ca.crt", "a", "certificate", id="ca"),
+        pytest.param("--webhooks https://a?b=c", "a", "registration.url", id="url"),
     ],
 )
 def test_no_file_is_written_that_would_end_kube_apiserver(arguments: str, name: str, error: str) -> None:

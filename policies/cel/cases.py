@@ -3,7 +3,8 @@
 A document (already parsed) has `fixtures`, the inputs that its cases share, and `cases`, each with `id`, `expression`,
 and optionally `category`, `mode` (any, bool, jsonpatch or applyconfig), `variables`, its own inputs, and `expect`:
 `value`, `type` and `cost`, or `stage`, `error` and `cost`, where `{oneOf: [...]}` stands for any of several. Where
-releases of Kubernetes differ, `expect` has one of these for each, by its name: `{'1.36': {...}, '1.37': {...}}`.
+releases of Kubernetes differ, `expect` has one of these for the oldest and one for each that answers otherwise than
+the release before it, by its name: `{'1.36': {...}, '1.38': {...}}`.
 
 The input `authorizer` is a list of answers to authorization checks: `allowed`, `reason` and `error`, and the `user`,
 `namespace`, `verb`, `resource` and `path` of the checks that it answers. The first one that matches answers a check. If
@@ -69,8 +70,8 @@ class CelCase:
         """What a release of Kubernetes answers; None if the case does not say."""
         if self.expect is None or not _RELEASES & self.expect.keys():
             return self.expect
-        one: Mapping[str, Any] | None = self.expect.get(release.name)
-        return one
+        known = [self.expect[one.name] for one in RELEASES if one <= release and one.name in self.expect]
+        return known[-1] if known else None
 
 
 class AuthorizerRule(Struct, frozen=True, forbid_unknown_fields=True):

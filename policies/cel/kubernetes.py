@@ -6,77 +6,87 @@ since a release is a `Feature` of the dialect.
 
 Sources: k8s.io/apiserver's pkg/cel/environment/base.go (libraries and their versions), and of
 pkg/admission/plugin/cel compile.go (variables and the declared fields of `request` and `namespaceObject`) and
-composition.go (`variables`); the differences between cel-go 0.26.0 (1.36) and 0.29.2 (1.37).
+composition.go (`variables`); the differences between cel-go 0.26.0 (1.36), 0.29.2 (1.37) and 0.33.2 (1.38).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from policies.cel import cost
 from policies.cel.environment import NEW, STANDARD_TYPES, Dialect, Environment, merged
-from policies.cel.function import Function, Library, Overload
+from policies.cel.function import Function, Implementation, Library, Overload
 from policies.cel.library import authorizer, lists, quantity, regex, semver, strings
 from policies.cel.library import format as format_
 from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME
-from policies.cel.library.network import CIDRS, IPS, JSONPATCH, URLS
-from policies.cel.library.operators import ARITHMETIC, OPTIONAL, RELATIONS
+from policies.cel.library.network import CIDRS, CIDRS_1, IPS, JSONPATCH, URLS
+from policies.cel.library.operators import ARITHMETIC, OPTIONAL, RELATIONS, comparisons
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
 from policies.kubernetes.release import Release, named
 
-_V1_37 = named("1.37")
+_V1_37, _V1_38 = named("1.37"), named("1.38")
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
     """Overloads as they were before a release, by the names of their functions.
 
-    An overload with the id of a present one stands in its place; another one comes last.
+    An overload with the id of a present one stands in its place; another one comes last. calls: former implementations
+    for all overloads of a function.
     """
 
     until: Release
     what: str
-    overloads: Mapping[str, tuple[Overload, ...]]
+    overloads: Mapping[str, tuple[Overload, ...]] = field(default_factory=dict)
+    calls: Mapping[str, Implementation] = field(default_factory=dict)
 
 
-def _was(library: Library, id: str, **changes: object) -> dict[str, tuple[Overload, ...]]:
-    """A present overload with some of its fields as they were, by the name of its function."""
-    name, present = next(
-        (function.name, overload)
-        for function in library.functions
-        for overload in function.overloads
-        if overload.id == id
-    )
-    return {name: (replace(present, **changes),)}  # type: ignore[arg-type]  # fields of an Overload
+def _was(library: Library, *ids: str, **changes: object) -> dict[str, tuple[Overload, ...]]:
+    """Present overloads with some of their fields as they were, by the names of their functions."""
+    former: dict[str, tuple[Overload, ...]] = {}
+    for function in library.functions:
+        for overload in function.overloads:
+            if overload.id in ids:  # fields of an Overload
+                former[function.name] = (*former.get(function.name, ()), replace(overload, **changes))  # type: ignore[arg-type]
+    return former
 
 
 FORMER = (
+    Former(_V1_38, "A comparison with NaN fails, and is not false.", calls=comparisons(total=True)),
+    Former(
+        _V1_38,
+        "A failure of `slice`, `reverse`, `lists.range` and `flatten` costs 1 more.",
+        {
+            **_was(lists.CEL_LISTS, "list_slice", "list_reverse", "lists_range", cost=lists.of_any_result),
+            **_was(lists.CEL_LISTS, "list_flatten", "list_flatten_int", cost=lists.of_least_depth),
+        },
+    ),
+    Former(
+        _V1_38,
+        "A quantity of 19 digits is no integer. `asApproximateFloat` of more digits is less exact.",
+        {
+            **_was(quantity.LIBRARY, "string_to_quantity", call=quantity.read_formerly),
+            **_was(quantity.LIBRARY, "quantity_sub_int", call=quantity.subtract_formerly),
+        },
+    ),
     Former(
         _V1_37,
         "`startsWith` and `endsWith` cost one pass over the text, and not over what is looked for.",
-        {
-            **_was(strings.TEXT, "starts_with_string", cost=cost.of_first),
-            **_was(strings.TEXT, "ends_with_string", cost=cost.of_first),
-        },
+        _was(strings.TEXT, "starts_with_string", "ends_with_string", cost=cost.of_first),
     ),
     Former(_V1_37, "`matches(text, pattern)` costs 1, as a call.", _was(regex.LIBRARY, "matches", cost=1)),
     Former(_V1_37, "`duration` takes an int, which then fails.", {"duration": (INT_TO_DURATION,)}),
     Former(
         _V1_37,
         "`lists.range` gives an empty list for a negative size, and has no limit of its own.",
-        _was(lists.CEL_LISTS, "lists_range", call=lists.unbounded_range),
+        _was(lists.CEL_LISTS, "lists_range", call=lists.unbounded_range, cost=lists.of_any_result),
     ),
     Former(
         _V1_37,
         "The cost of `flatten` falls with a negative depth.",
-        {
-            "flatten": (
-                *_was(lists.CEL_LISTS, "list_flatten", cost=lists.of_any_depth)["flatten"],
-                *_was(lists.CEL_LISTS, "list_flatten_int", cost=lists.of_any_depth)["flatten"],
-            )
-        },
+        _was(lists.CEL_LISTS, "list_flatten", "list_flatten_int", cost=lists.of_any_depth),
     ),
     Former(
         _V1_37,
@@ -87,14 +97,17 @@ FORMER = (
         },
     ),
 )
+"""The latest first: what differed before an older release takes the place of what differed before a newer one."""
 
 
 def formerly(functions: Mapping[str, Function], release: Release) -> Mapping[str, Function]:
     """The newest release's functions as a release has them."""
     changed = dict(functions)
     for former in FORMER:
-        for name, overloads in former.overloads.items() if release < former.until else ():
-            changed[name] = replace(changed[name], overloads=_replaced(changed[name].overloads, overloads))
+        for name in (former.overloads.keys() | former.calls.keys()) if release < former.until else ():
+            function = changed[name]
+            overloads = _replaced(function.overloads, former.overloads.get(name, ()))
+            changed[name] = replace(function, overloads=overloads, call=former.calls.get(name, function.call))
     return changed
 
 
@@ -120,6 +133,7 @@ KUBERNETES = (
     semver.LIBRARY,
     lists.CEL_LISTS,
     lists.VERSION_1,
+    CIDRS_1,
 )
 
 _STRINGS = list_of(STRING)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Release:
-    """A minor release of Kubernetes. Releases are ordered by age.
+    """A minor release of Kubernetes. Releases are ordered by age. What a row does not say is as in the newest.
 
-    proven: the version whose API server and library the recorded answers are of.
+    proven: the version whose API server and library the recorded answers are of; a beta until the release is final.
     reserves_static_names: whether names of policies that end in `.static.k8s.io` are refused, and not only warned of
     (the gate ManifestBasedAdmissionControlConfig). validates_declaratively: whether what a binding lacks is said after
     all else and without further words, and what is wrong twice is said once (the gate DeclarativeValidationBeta).
@@ -24,9 +24,9 @@ class Release:
     major: int
     minor: int
     proven: str
-    reserves_static_names: bool
-    validates_declaratively: bool
-    names_authorizers: bool
+    reserves_static_names: bool = True
+    validates_declaratively: bool = True
+    names_authorizers: bool = True
     converts_objects: bool = False
 
     @property
@@ -34,14 +34,28 @@ class Release:
         """Such as `1.37`."""
         return f"{self.major}.{self.minor}"
 
+    @property
+    def known_as(self) -> str:
+        """Such as `1.37`, or `1.38.0-beta.0` for one of which only a beta is known."""
+        return self.name if self.is_final else self.proven
+
+    @property
+    def is_final(self) -> bool:
+        """Whether Kubernetes has released it, so that no recorded answer may still change with it."""
+        return "-" not in self.proven
+
 
 RELEASES = (
     Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False, names_authorizers=False,
             converts_objects=True),
-    Release(1, 37, "1.37.2", reserves_static_names=True, validates_declaratively=True, names_authorizers=True),
+    Release(1, 37, "1.37.2"),
+    Release(1, 38, "1.38.0-beta.0"),
 )  # fmt: skip
 """The oldest first."""
-NEWEST = RELEASES[-1]
+FINAL = tuple(release for release in RELEASES if release.is_final)
+"""Those whose API server answered the recorded questions. Of a beta only the library was asked."""
+NEWEST = FINAL[-1]
+"""By this one is judged what names no release and no cluster. Its types and field rules serve a beta, too."""
 _VERSION = re.compile(r"v?(\d+)\.(\d+)").match
 
 
@@ -66,6 +80,6 @@ def nearest(version: str) -> Release:
 
 
 def is_proven(version: str) -> bool:
-    """Whether the release of a version such as `v1.36.3-gke.1` is followed itself, not only one near it."""
+    """Whether the release of a version such as `v1.36.3-gke.1` is followed itself, not only one near it or a beta."""
     match = _VERSION(version)
-    return match is not None and (int(match[1]), int(match[2])) in {(r.major, r.minor) for r in RELEASES}
+    return match is not None and (int(match[1]), int(match[2])) in {(r.major, r.minor) for r in FINAL}

@@ -279,8 +279,9 @@ FieldRules = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 @cache
 def field_rules(release: Release) -> FieldRules:
-    """What an API server of a release demands of single fields, by type and field."""
-    file = resources.files("policies.schema").joinpath(f"fieldrules-{release.name}.json")
+    """What an API server of a release demands of single fields, by type and field; of a beta that of the newest one."""
+    known = release if release.is_final else NEWEST
+    file = resources.files("policies.schema").joinpath(f"fieldrules-{known.name}.json")
     rules: FieldRules = json.decode(file.read_bytes())
     return rules
 

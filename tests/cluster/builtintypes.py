@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from cluster import golang
 from cluster.programs import SOURCES, module_of
 from policies.admissionpolicy.builtin import table
-from policies.kubernetes.release import RELEASES, Release
+from policies.kubernetes.release import FINAL, Release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -152,7 +152,7 @@ def texts() -> Iterator[tuple[Path, str]]:
     """Return the files and what they should hold."""
     go = golang.find((1, 26, 0), Path.home() / ".cache/cks-admission/go", SOURCES / "go.lock", os.environ, print)
     newer: dict[str, Types] = {}
-    for release in reversed(RELEASES):
+    for release in reversed(FINAL):
         own = whole(release, go)
         yield table.FOLDER / f"types-{release.name}.json", text(differences(own, newer) if newer else own)
         newer = own

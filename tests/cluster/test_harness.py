@@ -15,7 +15,7 @@ from cluster.golang import ToolchainError
 from cluster.polling import wait_for
 from cluster.programs import judged_as, kubernetes_version, programs
 from cluster.workspace import workspace
-from policies.kubernetes.release import NEWEST, RELEASES
+from policies.kubernetes.release import FINAL, NEWEST
 
 _TESTS = Path(__file__).parents[1]
 _STUBBORN = "trap '' TERM; echo started; while true; do sleep 0.1; done"
@@ -64,8 +64,8 @@ def test_abandoned_folder_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_the_release_of_kubernetes_can_be_chosen() -> None:
     """KUBERNETES names the release, without it the newest; each is the proven one, with a folder of its own."""
-    assert {release: kubernetes_version(release.name) for release in RELEASES} == {
-        release: release.proven for release in RELEASES
+    assert {release: kubernetes_version(release.name) for release in FINAL} == {
+        release: release.proven for release in FINAL
     }
     assert judged_as({}) == NEWEST
     assert toolchain.fingerprint(programs("1.36")) != toolchain.fingerprint(programs("1.37"))

@@ -19,14 +19,14 @@ from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet
 from cluster.programs import CONTROL_PLANE
 from cluster.service import NAMESPACE, Service, registered
-from policies.kubernetes.release import RELEASES, Release
+from policies.kubernetes.release import FINAL, Release
 from webhook.cluster.watches.policies import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OLD, NEW = RELEASES[-2:]
+OLD, NEW = FINAL[-2:]
 _CONFIG_MAPS = "/api/v1/namespaces/load/configmaps"
 _PAUSE_SECONDS = 0.1
 
@@ -152,7 +152,7 @@ def _found(service: Service, caller: Caller) -> dict[str, Any]:
     denial = caller.send("POST", f"{_CONFIG_MAPS}?dryRun=All", owned).body.get("message", "")
     judged = [
         release.name
-        for release in RELEASES
+        for release in FINAL
         if service.metric(
             f'cks_admission_kubernetes_info{{proven="true",release="{release.name}",version="v{release.proven}"}}'
         )

@@ -116,7 +116,8 @@ def _build_missing(
     free = shutil.disk_usage(directory.parent).free
     if free < _COLD_BUILD_BYTES:
         say(f"only {free / 1024**3:.1f} GB are free; a first build needs up to {_COLD_BUILD_BYTES / 1024**3:.0f} GB")
-    go = golang.find(_required_go(known.values()), directory.parent / "go", SOURCES / "go.lock", environment, say)
+    texts = [(SOURCES / program.module / "go.mod").read_text(encoding="utf-8") for program in known.values()]
+    go = go_for(texts, directory.parent, environment, say)
     # Our own Go goes away afterwards, so it builds everything now.
     missing = _missing(directory, tuple(known) if go.disposable else names)
     directory.mkdir(exist_ok=True)
@@ -131,10 +132,16 @@ def _build_missing(
         shutil.rmtree(go.disposable, ignore_errors=True)
 
 
-def _required_go(known: Iterable[Program]) -> golang.Version:
-    texts = [(SOURCES / program.module / "go.mod").read_text(encoding="utf-8") for program in known]
-    found = [match for text in texts for match in re.findall(r"^go (\d+)\.(\d+)\.(\d+)$", text, re.MULTILINE)]
-    return max((int(major), int(minor), int(patch)) for major, minor, patch in found)
+def go_for(
+    modules: Iterable[str], cache: Path, environment: Mapping[str, str] = os.environ, say: Say = _to_stderr
+) -> Go:
+    """Return a Go that is new enough for these go.mod files: that of the machine, or one that is installed in `cache`.
+
+    Raises ToolchainError if that fails.
+    """
+    found = [match for text in modules for match in re.findall(r"^go (\d+)\.(\d+)\.(\d+)$", text, re.MULTILINE)]
+    required = max((int(major), int(minor), int(patch)) for major, minor, patch in found)
+    return golang.find(required, cache / "go", SOURCES / "go.lock", environment, say)
 
 
 def _build(go: Go, name: str, program: Program, directory: Path, say: Say) -> None:

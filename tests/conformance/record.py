@@ -3,9 +3,9 @@
     cd tests && python -m conformance.record [--all] [FILE ...]
 
 A case without `expect` is recorded; with --all every case is. The library of every release is asked: one answer is
-written where they agree, and one for each release where they differ. Each is asked several times, since Go iterates
-maps in any order: where the cost varies, every value seen is written as `oneOf`; where the answer itself varies, or a
-library panics, the case is named on stderr and left without `expect`.
+written where they agree, else also one for each release that differs from that before. Each is asked several times,
+since Go iterates maps in any order: where the cost varies, every value seen is written as `oneOf`; where the answer
+itself varies, or a library panics, the case is named on stderr and left without `expect`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cluster import toolchain
 
 from policies.cel.cases import INPUTS
 from policies.kubernetes.release import RELEASES, Release
@@ -53,11 +53,21 @@ def built(release: Release) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     target = cache / "cks-admission" / f"oracle-{release.name}"
     target.parent.mkdir(parents=True, exist_ok=True)
-    go = shutil.which("go")
-    if go is None:
-        sys.exit("go is needed to build the oracle; or name one that is built: --oracle PATH")
-    modules = f"-modfile={release.name}/go.mod"
-    subprocess.run([go, "build", modules, "-o", target, "."], cwd=HERE / "oracle", check=True)
+    folder, modules = HERE / "oracle", f"{release.name}/go.mod"
+    pinned = (folder / modules).read_text(encoding="utf-8")
+    go = toolchain.go_for([pinned], target.parent)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as overlay, tempfile.TemporaryDirectory() as scratch:
+        replaced = {}
+        for source in folder.glob("*.go") if "cel.dev/cel-go" in pinned else ():  # cel-go under its new name
+            Path(scratch, source.name).write_text(
+                source.read_text().replace("github.com/google/cel-go", "cel.dev/cel-go")
+            )
+            replaced[str(source)] = f"{scratch}/{source.name}"
+        json.dump({"Replace": replaced}, overlay)
+        overlay.flush()
+        options = (f"-overlay={overlay.name}", f"-modfile={modules}", "-o", str(target))
+        command = [str(go.command), "build", *options, "."]
+        subprocess.run(command, cwd=folder, env=go.environment, check=True)
     return target
 
 
@@ -94,11 +104,12 @@ def _answers(oracle: Path, cases: Sequence[Document], asked: Sequence[Document],
 
 
 def _together(expected: Mapping[Release, Document]) -> Document:
-    """What a case expects, once if all releases agree, else by the release's name."""
-    first, *others = expected.values()
-    if all(other == first for other in others):
-        return first
-    return {release.name: one for release, one in expected.items()}
+    """What a case expects, once if all releases agree, else by the names of those that differ from the one before."""
+    former = [None, *expected.values()]
+    changes = {
+        release.name: one for (release, one), before in zip(expected.items(), former, strict=False) if one != before
+    }
+    return changes if len(changes) > 1 else next(iter(expected.values()))
 
 
 def _varied(case: Document) -> bool:
@@ -156,7 +167,7 @@ def dump(document: Document) -> str:
 
 def _lines(expect: Document) -> Document:
     """One line, or one for each release."""
-    if RELEASES[-1].name in expect:
+    if RELEASES[0].name in expect:
         return {name: _OneLine(one) for name, one in expect.items()}
     return _OneLine(expect)
 

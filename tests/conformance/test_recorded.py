@@ -32,7 +32,7 @@ FEWEST = {
     "real_node": 10,
     "real_pod": 134,
     "real_service": 14,
-    "releases": 105,
+    "releases": 153,
     "stdlib": 683,
     "strings": 360,
     "syntax": 659,

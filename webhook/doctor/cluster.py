@@ -85,7 +85,7 @@ def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
         remedy = "leave policies.kubernetes empty, and the service follows the API server"
         yield _API_SERVER.warn("policies.kubernetes", text, remedy)
     elif not is_proven(version):
-        text = f"{version} is not proven here: policies are judged as by {release.name}, the nearest release"
+        text = f"{version} is not proven here: policies are judged as by {release.known_as}, the nearest release"
         remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
         yield _API_SERVER.warn("release", text, remedy)
 

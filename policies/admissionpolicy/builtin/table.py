@@ -26,7 +26,7 @@ from typing import Any, Literal
 from msgspec import Struct, json
 
 from policies.engine.request import GroupVersionKind
-from policies.kubernetes.release import NEWEST, RELEASES, Release
+from policies.kubernetes.release import FINAL, NEWEST, Release
 
 OpenApi = Mapping[str, Any]
 
@@ -52,11 +52,13 @@ class _Differences(Struct, frozen=True):
 
 @cache
 def types_of(release: Release = NEWEST) -> TypeTable:
-    """The table of a release. It is read on first use."""
+    """The table of a release, which for a beta is that of the newest final one. It is read on first use."""
+    if not release.is_final:
+        return types_of(NEWEST)
     text = resources.files("policies.admissionpolicy.builtin").joinpath(f"types-{release.name}.json").read_bytes()
-    if release == RELEASES[-1]:
+    if release == NEWEST:
         return json.decode(text, type=TypeTable)
-    newer = types_of(RELEASES[RELEASES.index(release) + 1])
+    newer = types_of(FINAL[FINAL.index(release) + 1])
     older = json.decode(text, type=_Differences)
     kinds = {name: own for name, own in {**newer.kinds, **older.kinds}.items() if own is not None}
     types = {name: own for name, own in {**newer.types, **older.types}.items() if own is not None}

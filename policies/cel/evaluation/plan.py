@@ -122,15 +122,15 @@ class Qualifier:
 
     def apply_if_present(self, value: Value, run: Run) -> Outcome:
         """The value of the key, or ABSENT."""
-        key = self._key(run)
-        if failed(key):
-            return key
-        try:
-            is_part = self._typed and isinstance(value, ObjectValue)
-            outcome = value.field(key) if is_part else present(value, key)
-        except CelError as error:
-            return error
-        if outcome is not ABSENT:
+        key = outcome = self._key(run)
+        if not failed(key):
+            try:
+                is_part = self._typed and isinstance(value, ObjectValue)
+                is_part = is_part and (not self.optional or run.dialect.has(Feature.OPTIONAL_PARTS))
+                outcome = value.field(key) if is_part else present(value, key)
+            except CelError as error:
+                outcome = error
+        if outcome is not ABSENT and (not failed(outcome) or run.dialect.has(Feature.FREE_FAILURES)):
             run.charge(1)
         return outcome
 
@@ -150,6 +150,12 @@ class Presence(Qualifier):
             outcome = error
         run.charge(1)
         return outcome
+
+    def apply_if_present(self, value: Value, run: Run) -> Outcome:
+        """The value, or ABSENT. Only a branch of `?:` shows it."""
+        outcome = super().apply_if_present(value, run)
+        hidden = outcome is not ABSENT and not failed(outcome) and run.dialect.has(Feature.CHOSEN_PRESENCE)
+        return None if hidden else outcome
 
 
 class Attribute:
@@ -235,7 +241,7 @@ class Choice(Attribute):
 
 
 class Read(Step):
-    """An attribute as a step. Costs 1, or 0 for a choice; a presence test costs 1 less."""
+    """An attribute as a step. Costs 1, or 0 for a choice and for a presence test; both once made it -1."""
 
     def __init__(self, attribute: Attribute, *, presence: bool = False) -> None:
         cost = (0 if isinstance(attribute, Choice) else 1) - (1 if presence else 0)
@@ -244,7 +250,7 @@ class Read(Step):
             outcome = attribute.resolve(run)
             if presence and outcome.__class__ is Optional:
                 outcome = outcome.value is not ABSENT
-            run.charge(cost)
+            run.charge(0 if cost < 0 and run.dialect.has(Feature.CHOSEN_PRESENCE) else cost)
             return outcome
 
         super().__init__(evaluate)
@@ -258,10 +264,13 @@ def _attribute(step: Step) -> Attribute:
 def _select(node: ast.Select) -> Step:
     if node.name is not None:
         return Read(_named(node.name))
-    attribute, of = _attribute(plan(node.operand)), node.operand.type
-    typed = of is not None and of.kind is Kind.STRUCT and of.name.split(".")[0] == "Object"
-    attribute.add((Presence if node.test_only else Qualifier)(Constant(node.field), typed=typed))
+    attribute, kind = _attribute(plan(node.operand)), Presence if node.test_only else Qualifier
+    attribute.add(kind(Constant(node.field), typed=_is_part(node.operand)))
     return Read(attribute, presence=node.test_only)
+
+
+def _is_part(node: ast.Node) -> bool:
+    return node.type is not None and node.type.kind is Kind.STRUCT and node.type.name.split(".")[0] == "Object"
 
 
 def _index(node: ast.Call) -> Step:
@@ -273,7 +282,8 @@ def _index(node: ast.Call) -> Step:
         except CelError as error:
             raise PlanError(node, error.message) from None
     key = index.attribute if isinstance(index, Read) else index
-    attribute.add(Qualifier(key, optional=node.function != "_[_]"))
+    typed = node.function == "_?._" and _is_part(node.args[0])
+    attribute.add(Qualifier(key, optional=node.function != "_[_]", typed=typed))
     return Read(attribute)
 
 
@@ -380,7 +390,8 @@ def _sum(node: ast.Call) -> Step:
 def _call(node: ast.Call, given: list[Step], own: Callable[..., Value] | None = None) -> Step:
     """A call of a function. own: its implementation, if not the declared one.
 
-    If it is stepwise, the first failing argument ends it; it is then free, unless the last one failed.
+    The first failing argument ends it. It is then free, but for the operators that cel-go prices as ever. Before 1.38
+    that was so only if it is stepwise, and only if the last one did not fail.
     """
     binding = bind(node)
     call, cost, stepwise = own or binding.call, binding.cost, binding.stepwise
@@ -397,10 +408,14 @@ def _call(node: ast.Call, given: list[Step], own: Callable[..., Value] | None = 
         values: list[Outcome] = []
         for argument in given:
             values.append(argument.evaluate(run))
-            if stepwise and failed(values[-1]):
-                if len(values) < len(given):
+            if failed(values[-1]):
+                if run.dialect.has(Feature.FREE_FAILURES):
+                    if node.function not in _PRICED:
+                        return values[-1]
+                    values += [None] * (len(given) - len(values))
+                    break
+                if stepwise and len(values) < len(given):
                     return values[-1]
-                break
         outcome = next(filter(failed, values), None)
         if outcome is None:
             try:
@@ -421,6 +436,7 @@ def _call(node: ast.Call, given: list[Step], own: Callable[..., Value] | None = 
     return Step(evaluate)
 
 
+_PRICED = frozenset({"_==_", "_!=_", "!_"})
 _CALLS: dict[str, Callable[[ast.Call], Step]] = {
     **dict.fromkeys(("_&&_", "_||_"), _logic),
     "_?_:_": _choice,
@@ -440,12 +456,14 @@ def _literal(build: Callable[[Run], Outcome], cost: int, parts: Iterable[Step]) 
     if all(isinstance(part, Constant) for part in parts):
         return Constant(build(Run({})))
 
-    def evaluate(run: Run) -> Outcome:
-        outcome = build(run)
-        run.charge(cost)
-        return outcome
+    return Step(lambda run: _charged(build(run), cost, run))
 
-    return Step(evaluate)
+
+def _charged(outcome: Outcome, cost: int, run: Run) -> Outcome:
+    """The outcome, for which the cost is charged. Since 1.38 one without all its parts is free."""
+    if not (failed(outcome) and run.dialect.has(Feature.FREE_FAILURES)):
+        run.charge(cost)
+    return outcome
 
 
 def _list(node: ast.ListLiteral) -> Step:
@@ -512,15 +530,14 @@ def _struct(node: ast.StructLiteral) -> Step:
         for field, step, optional in fields:
             if failure := _entry(values, field, step.evaluate(run), optional=optional):
                 return failure
-        try:
-            return construct(name, values)
-        except CelError as error:
-            return error
+        return values
 
     def evaluate(run: Run) -> Outcome:
-        outcome = build(run)
-        run.charge(STRUCT_CREATION)
-        return outcome
+        values = _charged(build(run), STRUCT_CREATION, run)
+        try:
+            return values if failed(values) else construct(name, values)
+        except CelError as error:
+            return error
 
     return Step(evaluate)
 
@@ -549,6 +566,8 @@ def _fold(node: ast.Comprehension) -> Step:
         elements = over.evaluate(run)
         if failed(elements):
             return elements
+        if elements.__class__ in (str, bytes) and not elements and run.dialect.has(Feature.EMPTY_RANGES):
+            elements = []
         if elements.__class__ not in (list, dict):
             name = type_of(elements).name
             if variable2 is None:

@@ -64,7 +64,7 @@ class Generator(NodeEmitter):
                 return self.constant(node.constant[0])
             case ast.Ident() | ast.Select():
                 presence = isinstance(node, ast.Select) and node.test_only
-                self.charge((0 if chooses(node) else 1) - (1 if presence else 0))
+                self.charge(0 if presence or chooses(node) else 1)
                 return self.attribute(node)
             case ast.Call():
                 return self._call(node)
@@ -141,6 +141,8 @@ class Generator(NodeEmitter):
 
     def presence(self, node: ast.Select) -> tuple[str, Facts]:
         """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
+        if chooses(node):
+            raise UnsupportedError  # `has((a ? b : c).d)` costs something else in each release
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
         path = self.path(node.operand)
@@ -291,8 +293,6 @@ class Generator(NodeEmitter):
     def condition(self, node: ast.Node) -> tuple[str, Facts, Facts]:
         """An expression that is true or false, with the facts if it holds and those if it does not."""
         if isinstance(node, ast.Select) and node.test_only:
-            if chooses(node):
-                self.charge(-1)
             expression, facts = self.presence(node)
             return expression, facts, {}
         if isinstance(node, ast.Call) and node.function == "!_":

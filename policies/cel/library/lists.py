@@ -157,15 +157,26 @@ def _of_pairs(arguments: Sequence[Value], _: Value) -> int:
 
 
 def _of_result(_: Sequence[Value], result: Value) -> int:
+    return _CALL if result.__class__ is CelError else cost.size(result) + _CALL
+
+
+def of_any_result(_: Sequence[Value], result: Value) -> int:
+    """The size of the result before 1.38, in which a failure counts as 1."""
     return cost.size(result) + _CALL
 
 
 def _of_depth(arguments: Sequence[Value], result: Value) -> int:
-    """The size of the list for each level, and once for a negative depth."""
-    depth = arguments[1] if len(arguments) > 1 else 1
-    if depth.__class__ is int and depth < 0:
-        return cost.size(arguments[0]) + _CALL
-    return of_any_depth(arguments, result)
+    """The size of the list for each level."""
+    return _CALL if _is_negative(arguments[1:]) else of_any_depth(arguments, result)
+
+
+def of_least_depth(arguments: Sequence[Value], result: Value) -> int:
+    """The size of the list for each level, and in 1.37 once for a negative depth."""
+    return cost.size(arguments[0]) + _CALL if _is_negative(arguments[1:]) else of_any_depth(arguments, result)
+
+
+def _is_negative(depth: Sequence[Value]) -> bool:
+    return any(levels.__class__ is int and levels < 0 for levels in depth)
 
 
 def of_any_depth(arguments: Sequence[Value], _: Value) -> int:

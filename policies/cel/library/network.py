@@ -30,6 +30,7 @@ from policies.golang.net import (
     parse_url,
 )
 from policies.golang.strconv import clean, quote, text_of
+from policies.kubernetes.release import named
 
 IP_TYPE = types.opaque("net.IP")
 
@@ -223,6 +224,12 @@ CIDRS = library(
     types={"net.CIDR": _NETWORK, "net.IP": IP_TYPE},
     costs={"containsIP": of_first_twice, "containsCIDR": _of_contains_cidr},
     work=0.2,
+)
+CIDRS_1 = library(
+    "kubernetes.net.cidr.1",
+    ("cidr_is_mask: net.CIDR.isMask() -> bool", lambda network: _masked(network).address == network.address),
+    named={"net.CIDR": _NETWORK},
+    since=named("1.38"),
 )
 
 

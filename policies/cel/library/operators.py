@@ -214,21 +214,31 @@ def different(left: Value, right: Value) -> bool:
     return not alike(left, right)
 
 
-def _ordered(name: str, holds: Callable[[int], bool]) -> Callable[[Value, Value], bool]:
+def _ordered(name: str, holds: Callable[[int], bool], *, total: bool) -> Callable[[Value, Value], bool]:
     unsupported = f"no such overload: {name}"
 
     def relation(left: Value, right: Value) -> bool:
         if left.__class__ not in _ORDERED:
             raise CelError(unsupported)
+        if not total and (_is_nan(left) or _is_nan(right)):
+            return False
         return holds(compare(left, right))
 
     return relation
 
 
-less = _ordered("_<_", lambda order: order < 0)
-less_or_equal = _ordered("_<=_", lambda order: order <= 0)
-greater = _ordered("_>_", lambda order: order > 0)
-greater_or_equal = _ordered("_>=_", lambda order: order >= 0)
+def _is_nan(value: Value) -> bool:
+    return value.__class__ is float and value != value  # noqa: PLR0124 - true only for NaN
+
+
+def comparisons(*, total: bool) -> dict[str, Callable[[Value, Value], bool]]:
+    """The comparisons by name. total: whether one with NaN fails rather than be false."""
+    return {
+        "_<_": _ordered("_<_", lambda order: order < 0, total=total),
+        "_<=_": _ordered("_<=_", lambda order: order <= 0, total=total),
+        "_>_": _ordered("_>_", lambda order: order > 0, total=total),
+        "_>=_": _ordered("_>=_", lambda order: order >= 0, total=total),
+    }
 
 
 def is_in(item: Value, container: Value) -> bool:
@@ -309,8 +319,7 @@ RELATIONS = library(
     "size_string: size(string) -> int",
     "string_size: string.size() -> int",
     calls={
-        "!_": opposite, "_==_": equal, "_!=_": different, "_<_": less, "_<=_": less_or_equal, "_>_": greater,
-        "_>=_": greater_or_equal, "@in": is_in, "size": length,
+        "!_": opposite, "_==_": equal, "_!=_": different, "@in": is_in, "size": length, **comparisons(total=False),
     },
 )  # fmt: skip
 

@@ -171,7 +171,7 @@ def without_factors(number: Decimal, factor: int) -> tuple[Decimal, int]:
 
 
 TYPE = types.struct("kubernetes.Quantity")
-_DIGITS, _PLACES = 18, 9  # of 64 bits; nano is the smallest unit
+_DIGITS, _FORMER_DIGITS, _PLACES = 19, 18, 9  # of 64 bits; nano is the smallest unit
 # Possessive quantifiers, because the reference reads from left to right and never backtracks.
 _TEXT = re.compile(r"([+-]?+0*+([0-9]*+)(?:\.([0-9]*+))?+)([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
@@ -218,29 +218,35 @@ class Quantity(Incomparable):
         return self.text or _canonical(self)
 
 
-def parse(text: str) -> Quantity:
-    """The quantity in a text. Raises CelError with the reference's message."""
+def parse(text: str, most: int = _DIGITS) -> Quantity:
+    """The quantity in a text. Raises CelError with the reference's message. most: the digits that 64 bits may hold."""
     spend(len(text) * 0.02)
     match = _TEXT.fullmatch(text)
     if not match or not text:
         raise CelError(_WRONG)
     number, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
     form, exponent = _suffix(suffix)
-    small = _small(whole, fraction, form, exponent)
-    if small is None:
-        return _large(number, form, exponent)
+    small = _small(whole, fraction, form, exponent, most)
+    if small is None or small.value > INT_MAX + number.startswith("-"):
+        return _large(number, form, exponent, exact=most == _DIGITS)
     if number.startswith("-"):
         small = small.negated()
-    return Quantity(small, form, text if _is_canonical(whole + fraction, small, form, exponent) else "")
+    is_kept = len(whole + fraction) <= _FORMER_DIGITS and _is_canonical(whole + fraction, small, form, exponent)
+    return Quantity(small, form, text if is_kept else "")
 
 
 _remembered = lru_cache(maxsize=1024)(parse)
 _REMEMBERED_LENGTH = 32
 
 
-def read(text: str) -> Quantity:
+def read(text: str, most: int = _DIGITS) -> Quantity:
     """The quantity in a text, as `parse` returns it. Short texts are cached, because most objects use the same few."""
-    return _remembered(text) if len(text) <= _REMEMBERED_LENGTH else parse(text)
+    return _remembered(text, most) if len(text) <= _REMEMBERED_LENGTH else parse(text, most)
+
+
+def read_formerly(text: str) -> Quantity:
+    """The quantity in a text before 1.38, which kept fewer digits in 64 bits."""
+    return read(text, _FORMER_DIGITS)
 
 
 def _suffix(suffix: str) -> tuple[Form, int]:
@@ -261,14 +267,14 @@ def _suffix(suffix: str) -> tuple[Form, int]:
     return Form.EXPONENT, wrap(exponent, 32)
 
 
-def _small(whole: str, fraction: str, form: Form, exponent: int) -> Small | None:
+def _small(whole: str, fraction: str, form: Form, exponent: int, most: int) -> Small | None:
     """The amount without its sign; None if it needs more than 64 bits or a smaller unit than nano."""
     digits = len(whole) + len(fraction)
     if form is Form.BINARY:
         room = 15 - len(whole) - exponent * 3 // 10 - 1
         return None if fraction or room < 0 else Small(int(whole) << exponent, 0)
     scale = wrap(exponent - len(fraction), 32)
-    if digits > _DIGITS or scale < -_PLACES:
+    if digits > most or scale < -_PLACES:
         return None
     return Small(int(whole + fraction), scale)
 
@@ -279,8 +285,11 @@ def _is_canonical(digits: str, small: Small, form: Form, exponent: int) -> bool:
     return small.scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
-def _large(text: str, form: Form, exponent: int) -> Quantity:
-    """The quantity with an unlimited amount: rounded up to nano, and capped at 64 bits if the suffix is binary."""
+def _large(text: str, form: Form, exponent: int, *, exact: bool) -> Quantity:
+    """The quantity with an unlimited amount: rounded up to nano, and capped at 64 bits if the suffix is binary.
+
+    exact: whether it keeps the places that it has, and is not written with those of nano.
+    """
     if not any(map(str.isdigit, text)):
         raise CelError(_WRONG_NUMBER)
     sign = text.startswith("-")
@@ -291,7 +300,7 @@ def _large(text: str, form: Form, exponent: int) -> Quantity:
     else:
         number, places = EXACT.scaleb(number, exponent), wrap(places - exponent, 32)
     if number:
-        number, places = round_up(number, _PLACES), _PLACES
+        number, places = round_up(number, _PLACES), min(places, _PLACES) if exact else _PLACES
     if form is Form.BINARY:
         if number > INT_MAX:
             number, places = Decimal(INT_MAX), 0
@@ -345,12 +354,18 @@ def _compare(left: Quantity, right: Quantity) -> int:
     return compare(left.amount, right.amount)
 
 
-def _sum_of_quantities(left: Quantity, other: Amount, other_form: Form, *, negative: bool) -> Quantity:
-    """The sum or the difference, in the form of the first quantity unless that is zero."""
+def _sum_of_quantities(
+    left: Quantity, other: Amount, other_form: Form, *, negative: bool, wrapping: bool = False
+) -> Quantity:
+    """The sum or the difference, in the form of the first quantity unless that is zero.
+
+    wrapping: whether the negation of the least number of 64 bits is that number, as in Go.
+    """
     amount = left.amount
     form = left.form if amount.decimal else other_form
     total: Amount | None = None
-    if isinstance(amount, Small) and isinstance(other, Small):
+    fits = wrapping or not negative or other.decimal != INT_MIN
+    if isinstance(amount, Small) and isinstance(other, Small) and fits:
         total = amount.plus(other.negated() if negative else other)
     if total is None:
         large = _without_limits(other)
@@ -372,6 +387,11 @@ def _arithmetic(*, negative: bool) -> tuple[Implementation, Implementation]:
         return _sum_of_quantities(left, Small(right, 0), Form.EXPONENT, negative=negative)
 
     return on_quantity, on_integer
+
+
+def subtract_formerly(left: Quantity, right: int) -> Quantity:
+    """`left.sub(right)` before 1.38, which could not negate the least integer."""
+    return _sum_of_quantities(left, Small(right, 0), Form.EXPONENT, negative=True, wrapping=True)
 
 
 _ADD, _SUBTRACT = _arithmetic(negative=False), _arithmetic(negative=True)

@@ -6,9 +6,9 @@ import pytest
 
 from policies.cel.environment import NEW, STORED, Dialect, Feature
 from policies.cel.kubernetes import FORMER, admission
-from policies.kubernetes.release import NEWEST, RELEASES, named
+from policies.kubernetes.release import RELEASES, named
 
-_OLDEST = RELEASES[0]
+_BEFORE = dict(zip(RELEASES[1:], RELEASES, strict=False))
 
 
 @pytest.mark.parametrize(
@@ -30,16 +30,18 @@ def test_a_new_library_is_for_stored_expressions_first(dialect: Dialect, known: 
 @pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name)
 def test_the_language_is_that_of_the_release(feature: Feature) -> None:
     """New and stored expressions have the language of the release, and releases before it do not."""
-    assert NEW.has(feature)
-    assert STORED.has(feature)
-    assert not Dialect(_OLDEST, stored=True).has(feature)
+    assert Dialect(feature.since).has(feature)
+    assert Dialect(feature.since, stored=True).has(feature)
+    assert not Dialect(_BEFORE[feature.since], stored=True).has(feature)
 
 
 def test_functions_are_the_former_ones_before_a_change() -> None:
     """Each overload of the table is there before its release, and no longer with it."""
-    former = admission(dialect=Dialect(_OLDEST, stored=True)).functions
-    present = admission(dialect=Dialect(NEWEST, stored=True)).functions
     for change in FORMER:
+        former = admission(dialect=Dialect(_BEFORE[change.until], stored=True)).functions
+        present = admission(dialect=Dialect(change.until, stored=True)).functions
+        for name, call in change.calls.items():
+            assert former[name].call is call is not present[name].call
         for name, overloads in change.overloads.items():
             assert set(overloads) <= set(former[name].overloads)
             assert not set(overloads) & set(present[name].overloads)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
 """The audit annotation with the failures of bindings with the action Audit."""
-FAILURES: Mapping[str, int] = {"1.36": 1, "1.37": 50}
-"""How many failures of a request it has at most, by release: maxValidationFailures of validating/dispatcher.go."""
+FAILURES: Mapping[str, int] = {"1.36": 1}
+"""How many failures of a request it has at most, by release; 50 in later ones (validating/dispatcher.go)."""
 
 
 def forbidden(group: str, resource: str, name: str, message: str) -> str:
@@ -46,7 +46,7 @@ def warnings(result: Result) -> tuple[str, ...]:
 
 def failures(findings: Iterable[Finding], release: Release) -> str:
     """The value of FAILURE_ANNOTATION for the failures of a request, in their order."""
-    return to_json(list(map(_failure, islice(findings, FAILURES[release.name]))))
+    return to_json(list(map(_failure, islice(findings, FAILURES.get(release.name, 50)))))
 
 
 def _failure(finding: Finding) -> Mapping[str, object]:

@@ -120,7 +120,7 @@ class ServedRelease:
     def _doubt(self) -> str:
         if self._chosen is not None:
             return f"policies are judged as by {self.current.name}, which policies.kubernetes names"
-        return f"not proven, policies are judged as by {self.current.name}, the nearest release"
+        return f"not proven, policies are judged as by {self.current.known_as}, the nearest release"
 
 
 async def _version(api: ApiClient) -> str:

@@ -9,12 +9,12 @@ from support.policies.refusedpolicies import Case, cases, without_own_words
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
 from policies.cel.environment import Dialect
-from policies.kubernetes.release import NEWEST, RELEASES, Release
+from policies.kubernetes.release import FINAL, NEWEST, Release
 
 CASES = cases(NEWEST)
 TOLD = {
     f"{release.name}: {name}": (case, release)
-    for release in RELEASES
+    for release in FINAL
     for name, case in cases(release).items()
     if case.says != CASES[name].says or release == NEWEST
 }

@@ -65,13 +65,13 @@ async def test_a_version_that_nothing_is_proven_for(server: FakeApi, api: Connec
     with capture_logs() as logs:
         found = await _looked(server, served, "v1.35.9", "v1.38.0", "v1.38.0")
 
-    doubt = "not proven, policies are judged as by 1.37, the nearest release"
-    assert found == [("1.36", "v1.35.9"), ("1.36", "v1.35.9"), ("1.37", "v1.38.0")]
+    doubt = "not proven, policies are judged as by 1.38.0-beta.0, the nearest release"
+    assert found == [("1.36", "v1.35.9"), ("1.36", "v1.35.9"), ("1.38", "v1.38.0")]
     assert logs[-1] == {
         "event": "release of the API server",
         "log_level": "warning",
         "version": "v1.38.0",
-        "release": "1.37",
+        "release": "1.38",
         "reason": doubt,
     }
     assert (served.is_proven, served.problems()) == (False, [f"v1.38.0: {doubt}"])

@@ -256,7 +256,7 @@ async def test_a_restart_with_many_processes(own: ControlPlane) -> None:
             await asyncio.to_thread(own.namespace, name)
 
             async def seen() -> bool:
-                return all(name in facts._namespaces.by_key for facts in processes)
+                return all(name in facts.namespaces.by_key for facts in processes)
 
             await until(seen)
 

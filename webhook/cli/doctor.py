@@ -131,7 +131,7 @@ async def _examine(
         judged_as(observation.cluster.version, settings),
         asked.probed == "" or is_static(observation.probe),
     )
-    return examine(settings, observation, await desired.make(settings, state, now.date()), now)
+    return list(examine(settings, observation, await desired.make(settings, state, now.date()), now))
 
 
 def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:

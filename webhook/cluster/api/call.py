@@ -93,10 +93,6 @@ class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: float | None = None
 
 
-class _Metadata(msgspec.Struct):
-    continue_: str = msgspec.field(name="continue", default="")
-
-
 class Status(msgspec.Struct):
     """The body of the API server's answer to a failed request."""
 
@@ -104,7 +100,7 @@ class Status(msgspec.Struct):
     reason: str | None = None
     message: str | None = None
     details: _Details | None = None
-    metadata: _Metadata | None = None
+    metadata: _ListMetadata | None = None
 
 
 _STATUS = msgspec.json.Decoder(Status)

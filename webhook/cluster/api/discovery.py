@@ -14,7 +14,6 @@ import structlog
 from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.parameters import KindScope
-from policies.admissionpolicy.model import ParamKind
 from policies.engine.request import GroupVersionResource, Operation
 from webhook.cluster.api.call import UNREADABLE, Call, fetch
 from webhook.cluster.api.clock import Backoff, Clock
@@ -131,11 +130,6 @@ async def places(
             there = await kinds(api, f"{group}/{version}" if group else version)
             served |= {kind: there[kind] for kind in missing & there.keys()}
     return served
-
-
-async def find(api: ApiClient, kind: ParamKind) -> ServedResource | None:
-    """The served kind; None if it is not served. Raises ClusterError."""
-    return (await kinds(api, kind.api_version)).get(kind.kind)
 
 
 class Discovery:

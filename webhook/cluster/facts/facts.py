@@ -214,60 +214,52 @@ _NO_CLASSES: frozenset[str] = frozenset()
 class KnownFacts(Facts, frozen=True):
     """The current facts of a cluster: everything that was read or watched so far."""
 
-    namespaces: Cache[NamespaceObject, str, Namespace]
-    reads: NamespaceReads
-    watched_nodes: Cache[WatchedNode, str, Node]
-    devices: Devices
-    watched_topologies: Topologies
-    parameters: ClusterParameters
-    support: SchedulingSupport
-    classes: Cache[PriorityClassObject, str, PriorityClassObject]
-    pools: NodePools
-    clock: Clock
+    cluster: ClusterFacts
 
     def known(self, key: Key[Any]) -> Any:
         """What is in memory. All other keys are looked up for each review. Raises Missing."""
         if isinstance(key, NamespaceKey) and (
-            namespace := self.namespaces.by_key.get(key.name) or self.reads.get(key.name)
+            namespace := self.cluster.namespaces.by_key.get(key.name) or self.cluster.reads.get(key.name)
         ):
             return namespace
         if isinstance(key, ParametersKey):
-            return self.parameters.known(key)
+            return self.cluster.parameters.known(key)
         if isinstance(key, SupportKey):
-            return self.support.current
+            return self.cluster.support.current
         raise Missing(key)
 
     def nodes(self) -> Sequence[Node]:
         """The Nodes; none if they are not watched."""
-        return self.watched_nodes.values
+        return self.cluster.nodes.values
 
     def nodes_to_come(self) -> Sequence[Mapping[str, str]]:
         """The labels that the pools of the cluster give their Nodes; none if they are not watched."""
-        return self.pools.known
+        return self.cluster.pools.known
 
     def priorities(self) -> Mapping[str, int] | None:
         """The values of PriorityClasses by name; None before they are known, for there are always some."""
-        classes = self.classes.values
+        classes = self.cluster.classes.values
         names = ((item.metadata.name, item.value) for item in classes)
         default = (("", item.value) for item in classes if item.global_default)
         return dict((*names, *default)) or None
 
     def claim_classes(self, namespace: str, claim: str, template: str) -> frozenset[str]:
         """The device classes that a claim, or a claim from a template, requests; none if it is unknown."""
-        claims = self.devices.claims if claim else self.devices.templates
+        devices = self.cluster.devices
+        claims = devices.claims if claim else devices.templates
         return claims.by_key.get((namespace, claim or template), _NO_CLASSES)
 
     def extended_resources(self) -> Mapping[str, str]:
         """The extended resource names of DeviceClasses, by class."""
-        return self.devices.extended.by_key
+        return self.cluster.devices.extended.by_key
 
     def topologies(self) -> tuple[Topology, ...]:
         """The topologies that are objects of the cluster, if watched. The tuple is the same until one changes."""
-        return self.watched_topologies.known
+        return self.cluster.topologies.known
 
     def today(self) -> date:
         """The date in UTC."""
-        return self.clock.now().astimezone(UTC).date()
+        return self.cluster.clock.now().astimezone(UTC).date()
 
 
 class ClusterFacts:
@@ -296,59 +288,48 @@ class ClusterFacts:
     ) -> None:
         self.api = api
         self.workloads = tuple(workloads)
-        clock = clock or Clock()
-        self._namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
-        self._reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
-        self._support = SchedulingSupport(support, clock)
-        self._devices = Devices(api, clock)
+        self.clock = clock = clock or Clock()
+        self.namespaces = Cache[NamespaceObject, str, Namespace](name_of, namespace_of)
+        self.reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
+        self.support = SchedulingSupport(support, clock)
+        self.devices = Devices(api, clock)
         self._watch_devices = watch_devices
-        self._topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
-        self._pools = NodePools(api, clock, watch=watch_pools)
+        self.topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
+        self.pools = NodePools(api, clock, watch=watch_pools)
         self.parameters = ClusterParameters(api, clock)
-        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, NAMESPACES_PATH, self._namespaces, clock)]
-        nodes = Cache[WatchedNode, str, Node](name_of, node_of)
+        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, NAMESPACES_PATH, self.namespaces, clock)]
+        self.nodes = Cache[WatchedNode, str, Node](name_of, node_of)
         if watch_nodes:
-            self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", nodes, clock))
-        classes = Cache[PriorityClassObject, str, PriorityClassObject](name_of, lambda item: item)
+            self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", self.nodes, clock))
+        self.classes = Cache[PriorityClassObject, str, PriorityClassObject](name_of, lambda item: item)
         # Rules do without them, so nothing waits for their first list.
-        priorities = Reflector(api, PRIORITY_CLASSES, _PRIORITY_CLASSES, classes, clock)
+        priorities = Reflector(api, PRIORITY_CLASSES, _PRIORITY_CLASSES, self.classes, clock)
         self._optional: list[Reflector[Any]] = [priorities] if watch_priorities else []
-        self.known: Facts = KnownFacts(
-            self._namespaces,
-            self._reads,
-            nodes,
-            self._devices,
-            self._topologies,
-            self.parameters,
-            self._support,
-            classes,
-            self._pools,
-            clock,
-        )
+        self.known: Facts = KnownFacts(self)
         self._tasks: list[asyncio.Task[NoReturn]] = []
 
     async def start(self) -> None:
         """Begin to follow the cluster; `unsynced` lists what has not arrived yet."""
         running = {follower.resource.name: follower.run() for follower in (*self._reflectors, *self._optional)}
         if self._watch_devices:
-            running["devices"] = self._devices.run()
-        if self._support.asks:
-            running["workload scheduling"] = self._support.run()
-        running |= {f"topologies of {group}": followed.run() for group, followed in self._topologies.groups.items()}
-        running |= {f"node pools of {group}": followed.run() for group, followed in self._pools.groups.items()}
+            running["devices"] = self.devices.run()
+        if self.support.asks:
+            running["workload scheduling"] = self.support.run()
+        running |= {f"topologies of {group}": followed.run() for group, followed in self.topologies.groups.items()}
+        running |= {f"node pools of {group}": followed.run() for group, followed in self.pools.groups.items()}
         self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
 
     async def stop(self) -> None:
         """Stop following. The facts stay available, but are not updated any more."""
         await cancelled(self._tasks)
         self._tasks = []
-        await self._reads.stop()
+        await self.reads.stop()
         await self._access.stop()
         await self.parameters.stop()
 
     def reflectors(self) -> list[Reflector[Any]]:
         """What is followed now."""
-        sources = (self._devices, self._topologies, self._pools, self.parameters)
+        sources = (self.devices, self.topologies, self.pools, self.parameters)
         own = (*self._reflectors, *self._optional)
         return [*own, *(reflector for source in sources for reflector in source.reflectors())]
 
@@ -356,8 +337,8 @@ class ClusterFacts:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""
         return [
             *(reason for reflector in self._reflectors for reason in reflector.unsynced()),
-            *(self._devices.unsynced() if self._watch_devices else ()),
-            *self._topologies.unsynced(),
+            *(self.devices.unsynced() if self._watch_devices else ()),
+            *self.topologies.unsynced(),
         ]
 
     def problems(self) -> list[str]:
@@ -367,8 +348,8 @@ class ClusterFacts:
             for follower in (*self._reflectors, *self._optional)
             if follower.problem
         ]
-        support = [f"workload scheduling: {self._support.problem}"] if self._support.problem else []
-        return [*problems, *self._devices.problems(), *self._topologies.problems(), *self._pools.problems(), *support]
+        support = [f"workload scheduling: {self.support.problem}"] if self.support.problem else []
+        return [*problems, *self.devices.problems(), *self.topologies.problems(), *self.pools.problems(), *support]
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key that is missing in `known`. Raises FactUnavailable, and Missing if reading found nothing.
@@ -389,14 +370,14 @@ class ClusterFacts:
         return value
 
     async def _read_namespace(self, key: NamespaceKey, seconds: float) -> Namespace:
-        await self._reads.read(key.name, seconds)
+        await self.reads.read(key.name, seconds)
         return self.known.look_up(key)
 
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
         names = (
             name
-            for name, namespace in self._namespaces.by_key.items()
+            for name, namespace in self.namespaces.by_key.items()
             if namespace.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE
         )
         return tuple(sorted(names))

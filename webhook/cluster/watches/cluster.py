@@ -89,7 +89,14 @@ class ServedRelease:
 
     async def look(self) -> None:
         """Ask once. Another release counts from its second answer on: in an upgrade, servers of both answer."""
-        version, before = await self._answer(), self._seen
+        version, before = "", self._seen
+        try:
+            version = str((await send(self._api, Call("GET", "/version", seconds=_READ_SECONDS))).get("gitVersion"))
+            nearest(version)
+        except ClusterError as error:
+            self._failure = str(error)
+        except ValueError as error:
+            version, self._failure = "", f"the answer to GET /version cannot be read: {error}"
         self._asked, self._seen = True, version
         if version in ("", self.version):
             return
@@ -104,14 +111,6 @@ class ServedRelease:
         else:
             self._log.warning("release of the API server", version=version, release=release.name, reason=self._doubt())
 
-    async def _answer(self) -> str:
-        """The version of the API server; empty if it does not tell one."""
-        try:
-            return await _version(self._api)
-        except ClusterError as error:
-            self._failure = str(error)
-            return ""
-
     async def _run(self) -> NoReturn:
         while True:
             await self.look()
@@ -121,16 +120,6 @@ class ServedRelease:
         if self._chosen is not None:
             return f"policies are judged as by {self.current.name}, which policies.kubernetes names"
         return f"not proven, policies are judged as by {self.current.known_as}, the nearest release"
-
-
-async def _version(api: ApiClient) -> str:
-    """The version of the API server, such as `v1.37.2`. Raises ClusterError, also for what is no version."""
-    version = str((await send(api, Call("GET", "/version", seconds=_READ_SECONDS))).get("gitVersion"))
-    try:
-        nearest(version)
-    except ValueError as error:
-        raise ClusterError(f"the answer to GET /version cannot be read: {error}") from error
-    return version
 
 
 # A watch that works has a bookmark every minute or two. One that was silent for three minutes is replaced, so a watch

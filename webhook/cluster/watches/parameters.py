@@ -23,7 +23,7 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, common
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import Discovery, ServedResource, find
+from webhook.cluster.api.discovery import Discovery, ServedResource, kinds
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, whole
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
 
@@ -246,7 +246,9 @@ class FollowedKind:
     async def _run(self) -> NoReturn:
         while True:
             if self._served is None or any(watch.problem for watch in self._current()):
-                served = await self._discovery.ask(lambda: find(self._api, self.kind))
+                served = (await self._discovery.ask(lambda: kinds(self._api, self.kind.api_version))).get(
+                    self.kind.kind
+                )
                 if served != self._served or not self._decided.is_set():
                     event = "param kind is served" if served else "param kind is not served"
                     self._log.info(event, param_kind=self._name)

@@ -103,7 +103,26 @@ class SecretStore:
         the caller should decide again. Raises ClusterError if it cannot be written.
         """
         known = self._known.by_key.get(self._name)
-        call = self._creation(contents) if known is None else self._replacement(known, contents)
+        head = {"apiVersion": "v1", "kind": "Secret"}
+        if known is None:
+            made = {
+                **head,
+                "type": "Opaque",
+                "metadata": {"name": self._name, "labels": _LABELS},
+                "data": _encoded(contents),
+            }
+            call = Call("POST", self._path, body=made, seconds=_SECONDS)
+        else:
+            # The whole Secret in the version that was read, so that later changes are not lost.
+            metadata, data = known.content["metadata"], known.content.get("data") or {}
+            labels = {**_LABELS, **(metadata.get("labels") or {})}
+            made = {
+                **known.content,
+                **head,
+                "metadata": {**metadata, "labels": labels},
+                "data": {**data, **_encoded(contents)},
+            }
+            call = Call("PUT", f"{self._path}/{quote(self._name, safe='')}", body=made, seconds=_SECONDS)
         try:
             body = await fetch(self._api, call)
         except ApiError as error:
@@ -130,28 +149,6 @@ class SecretStore:
     def _noticed(self) -> None:
         self._listed = True
         self.changed.set()
-
-    def _creation(self, contents: Mapping[str, bytes]) -> Call:
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "Opaque",
-            "metadata": {"name": self._name, "labels": _LABELS},
-            "data": _encoded(contents),
-        }
-        return Call("POST", self._path, body=body, seconds=_SECONDS)
-
-    def _replacement(self, known: _Known, contents: Mapping[str, bytes]) -> Call:
-        """The call that replaces the whole Secret in the version that was read, so that later changes are not lost."""
-        metadata = known.content["metadata"]
-        body = {
-            **known.content,
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {**metadata, "labels": {**_LABELS, **(metadata.get("labels") or {})}},
-            "data": {**(known.content.get("data") or {}), **_encoded(contents)},
-        }
-        return Call("PUT", f"{self._path}/{quote(self._name, safe='')}", body=body, seconds=_SECONDS)
 
     def _right(self, verbs: str) -> str:
         return f"a Role in namespace {self._namespace} must allow the service's account to {verbs}"

@@ -57,7 +57,7 @@ async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connect
 
         server.delete(NAMESPACES, "bare")
         server.put(NAMESPACES, named("last"))
-        await until(lambda: "last" in facts._namespaces.by_key)
+        await until(lambda: "last" in facts.namespaces.by_key)
         with pytest.raises(Missing) as caught:
             facts.known.namespace_labels("bare")
         assert caught.value.key == NamespaceKey("bare")

@@ -143,16 +143,13 @@ class Certificates(Renewed):
         self._unknown = self._unknown and not trusted(authority.certificate)
 
     def _look(self) -> None:
-        if self._files is not None:
-            self._follow(self._files)
+        if self._files is None:
+            self._own = ensure(self._store, self._names, self._now())
+            for reason in self._own.reasons:
+                self._log.info("certificate", reason=reason)
             return
-        self._own = ensure(self._store, self._names, self._now())
-        for reason in self._own.reasons:
-            self._log.info("certificate", reason=reason)
-
-    def _follow(self, files: FollowedFiles) -> None:
         try:
-            if (leaf := self.serving.follow(files)) is not None:
+            if (leaf := self.serving.follow(self._files)) is not None:
                 self._log_served(leaf)
         except CertificateError as error:
             if str(error) != self._refused:  # log it once: it is checked every few seconds

@@ -75,13 +75,11 @@ def newest(texts: Mapping[str, str]) -> list[Record]:
 
     An audit in fewer parts than the one before leaves the records of those that are no more.
     """
-    records = [_decoded(key, text) for key, text in sorted(texts.items())]
+    records = []
+    for key, text in sorted(texts.items()):
+        try:
+            records.append(_RECORD.decode(text))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise RecordError(f"data[{key!r}] is no record of an audit: {error}") from None
     parts = max(records, key=lambda record: record.ended).parts if records else ""
     return [record for record in records if record.parts == parts]
-
-
-def _decoded(key: str, text: str) -> Record:
-    try:
-        return _RECORD.decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise RecordError(f"data[{key!r}] is no record of an audit: {error}") from None

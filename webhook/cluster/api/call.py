@@ -39,7 +39,7 @@ class WatchEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
-PAGE = msgspec.json.Decoder(Page)
+_PAGE = msgspec.json.Decoder(Page)
 EVENT = msgspec.json.Decoder(WatchEvent)
 # What decoding raises: ValueError if bytes are not UTF-8, RecursionError for too deep nesting.
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -87,6 +87,12 @@ class Call(msgspec.Struct, frozen=True):
     body: Mapping[str, Any] | Sequence[Any] | None = None
     seconds: float | None = ANSWER_SECONDS
     silence: float | None = None
+
+
+def merge(path: str, body: Mapping[str, Any], seconds: float, manager: str = "") -> Call:
+    """The call that merges a body into an object. manager: the field manager, if it is not the default one."""
+    query = (("fieldManager", manager),) if manager else ()
+    return Call("PATCH", path, query, content_type="application/merge-patch+json", body=body, seconds=seconds)
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -179,15 +185,19 @@ async def pages(
     more = ""
     while True:
         page_query = (*((("limit", str(size)),) if size else ()), *((("continue", more),) if more else ()))
-        body = await fetch(api, Call("GET", path, (*query, *page_query), accept))
-        try:
-            page = PAGE.decode(body)
-        except UNREADABLE as error:
-            raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
+        page = page_of(await fetch(api, Call("GET", path, (*query, *page_query), accept)), path)
         yield page
         more = page.metadata.continue_
         if not more:
             return
+
+
+def page_of(body: bytes, path: str) -> Page:
+    """The page in the answer to the list at a path. Raises ClusterError."""
+    try:
+        return _PAGE.decode(body)
+    except UNREADABLE as error:
+        raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
 
 
 _OBJECT = msgspec.json.Decoder(dict[str, Any])

@@ -21,7 +21,7 @@ from policies.topology.objects import KUEUE
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary import HOSTNAME
-from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, named, send
+from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, merge, named, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
@@ -86,7 +86,7 @@ async def publish(api: ApiClient, name: str, support: Support) -> None:
     text = msgspec.json.encode(support).decode()
     body = {"metadata": {"annotations": {ANNOTATION: text}}}
     place = registered_at("MutatingWebhookConfiguration", name)
-    await fetch(api, Call("PATCH", place, content_type="application/merge-patch+json", body=body, seconds=READ_SECONDS))
+    await fetch(api, merge(place, body, READ_SECONDS))
 
 
 async def job(api: ApiClient, key: JobKey, seconds: float) -> JsonObject | FactUnavailable:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from policies.engine.request import JsonObject, mapping
-from webhook.cluster.api.call import PAGE, UNREADABLE, Call, Page, decoded, fetch
+from webhook.cluster.api.call import Call, Page, decoded, fetch, page_of
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.discovery import ServedResource
-from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.api.errors import ApiError, UnreachableError
 from webhook.cluster.facts.workloads import ACCEPT
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ class Lister:
     async def _page(self, path: str, token: str, accept: str, size: int = 0, labels: str = "") -> Page:
         more = (("continue", token), ("labelSelector", labels))
         query = (("limit", str(size or self._size)), *(pair for pair in more if pair[1]))
-        body = await self.answer(Call("GET", path, query, accept))
-        try:
-            return PAGE.decode(body)
-        except UNREADABLE as error:
-            raise ClusterError(f"the answer to GET {path} is not a list: {error}") from error
+        return page_of(await self.answer(Call("GET", path, query, accept)), path)
 
     async def answer(self, call: Call) -> bytes:
         """The answer to a call. 429 is waited out; other failures of the API server are tried again a few times.

@@ -31,7 +31,7 @@ from webhook.audit.reports import (
     notice,
     report,
 )
-from webhook.cluster.api.call import Call, send
+from webhook.cluster.api.call import ANSWER_SECONDS, Call, merge, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -40,9 +40,6 @@ from webhook.cluster.inspection.listing import Lister
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
-
-
-_MERGE: Final = "application/merge-patch+json"
 
 
 class Place(NamedTuple):
@@ -71,7 +68,7 @@ async def leave(lister: Lister, place: Place, record: Record) -> None:
     """Put a record into its ConfigMap, which must be there. Raises ClusterError."""
     body = {"data": {record.key: msgspec.json.encode(record).decode()}}
     with _there(place):
-        await lister.answer(Call("PATCH", place.path, content_type=_MERGE, body=body))
+        await lister.answer(merge(place.path, body, ANSWER_SECONDS))
 
 
 async def read(api: ApiClient, place: Place) -> Audits:

@@ -9,7 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -56,21 +56,15 @@ async def certificates(host: str, port: int, name: str, seconds: float) -> tuple
     except (OSError, ValueError) as error:  # ValueError if the name is invalid
         raise UnreachableError(getattr(error, "strerror", None) or str(error) or type(error).__name__) from error
     try:
-        return _chain(writer.get_extra_info("ssl_object"))
+        # Public since Python 3.13; the object below has had it since 3.10.
+        chain = writer.get_extra_info("ssl_object")._sslobj.get_unverified_chain()  # noqa: SLF001 - as above
+        return tuple(load_der_x509_certificate(ssl.PEM_cert_to_DER_cert(one.public_bytes())) for one in chain)
     finally:
         writer.close()
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
                 await writer.wait_closed()
         writer.transport.abort()  # a server that sends no close_notify would leave it open
-
-
-def _chain(connection: Any) -> tuple[Certificate, ...]:
-    # Public since Python 3.13; the object below has had it since 3.10.
-    chain = connection._sslobj.get_unverified_chain()  # noqa: SLF001 - as above
-    return tuple(
-        load_der_x509_certificate(ssl.PEM_cert_to_DER_cert(certificate.public_bytes())) for certificate in chain
-    )
 
 
 class ReplicaPod(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from policies.labelpolicy import PROBE, REFUSAL
-from webhook.cluster.api.call import Call, fetch, one, send
+from webhook.cluster.api.call import Call, fetch, merge, one, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
@@ -110,16 +110,8 @@ async def unregister(api: ApiClient, names: Mapping[str, str]) -> list[str]:
     """
     announced = {"metadata": {"annotations": {UNREGISTER: "true"}}}
     for kind, name in names.items():
-        call = Call(
-            "PATCH",
-            path(kind, name),
-            _MANAGER,
-            content_type="application/merge-patch+json",
-            body=announced,
-            seconds=_SECONDS,
-        )
         try:
-            await fetch(api, call)
+            await fetch(api, merge(path(kind, name), announced, _SECONDS, MANAGER))
         except ClusterError as error:
             if error.status != 404:
                 raise _failure(f"{kind} {name} could not be annotated", error, kind, "patch") from error

@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 
 from policies.engine.violation import shortened
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import fetch, merge
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
@@ -154,17 +154,9 @@ class PolicyMaps(Followers):
         if known is None or known.refused == text:
             return
         try:
-            await fetch(
-                self._api,
-                Call(
-                    "PATCH",
-                    f"{self._path}/configmaps/{quote(name, safe='')}",
-                    query=(("fieldManager", "cks-admission"),),
-                    content_type="application/merge-patch+json",
-                    body={"metadata": {"annotations": {REFUSED: text or None}}},
-                    seconds=_SECONDS,
-                ),
-            )
+            path = f"{self._path}/configmaps/{quote(name, safe='')}"
+            body = {"metadata": {"annotations": {REFUSED: text or None}}}
+            await fetch(self._api, merge(path, body, _SECONDS, "cks-admission"))
             await self._events.write(
                 self._subject(known),
                 "PoliciesRefused" if reason else "PoliciesLoaded",

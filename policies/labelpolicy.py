@@ -3,6 +3,9 @@
 One ValidatingAdmissionPolicy judges every write, because the API server says only the first of several refusals. It
 goes by the places of policies/labels.py. Objects may have any shape: a step into one never fails, as an error would
 refuse a write without reserved labels. Labels that are no map are left to the API server's own validation.
+
+Nearly no write has a reserved label. So the condition first looks for a key that could be one: where there is none, the
+API server evaluates neither the validation nor its message.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
 from policies.celtext import at, every, globs, guarded, is_map, some, text, texts, values
-from policies.engine.match import SelectorRequirement
+from policies.engine.match import ResourceRule, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.engine.rule import HookCondition, PolicyException
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
@@ -31,7 +34,7 @@ from policies.labels import (
     Role,
     places_of,
 )
-from policies.matchconditions import GROUPS, KIND, LABELS, RESERVED, RESERVED_PART, USERNAME
+from policies.matchconditions import GROUPS, KIND, LABELS, RESERVED, RESERVED_PART, USERNAME, candidate, is_excepted
 from policies.objects.fieldpath import Pattern, Wildcard, parse, render
 from policies.objects.workload import STANDARD, Workload
 
@@ -64,13 +67,9 @@ def spec(
     spared = f"{place}[?{text(CONTROL_PLANE_LABEL)}] == optional.of({text(CONTROL_PLANE)})"
     others = [f"!({_meets(place, requirements)})"] if (requirements := tuple(namespaces)) else []
     is_spared = f"namespaceObject != null && !({_IS_PROBE}) && {some([spared, *others])}"
-    everything = {
-        "apiGroups": ["*"],
-        "apiVersions": ["*"],
-        "operations": ["CREATE", "UPDATE"],
-        "resources": ["*/*"],
-        "scope": "*",
-    }
+    is_judged = some([_IS_PROBE, every(f"({one.expression})" for one in conditions) or "true"], " ||\n  ")
+    looks_reserved = candidate(tuple(workloads.values()), cluster_scope=True)
+    everything = ResourceRule(("CREATE", "UPDATE"), ("*",), ("*/*",)).to_json("*")
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -79,7 +78,7 @@ def spec(
             "objectSelector": {},
             "resourceRules": [everything],
         },
-        "matchConditions": [{"name": one.name, "expression": f"{_IS_PROBE} || {one.expression}"} for one in conditions],
+        "matchConditions": [{"name": "is-concerned", "expression": f"{looks_reserved} &&\n{is_judged}"}],
         "variables": [{"name": name, "expression": expression} for name, expression in variables.items()],
         "validations": [
             {
@@ -204,7 +203,7 @@ def _path(pattern: Pattern) -> str:
 
 def _added(exceptions: Sequence[LabelException]) -> str:
     """The list of the reserved labels at a place `p` that are new or have another value, and of no exception."""
-    on_pod = some(_is(exception) for exception in exceptions if POD in exception.kinds)
+    on_pod = some(is_excepted(exception) for exception in exceptions if POD in exception.kinds)
     copied = f"variables.both[0].exists(t, t[2] == {text(_POD)} && {_holds('t[1]')})"
     owned = "object.?metadata.?ownerReferences.orValue([]).exists(r, r.?controller == optional.of(true))"
     allowed = [
@@ -242,15 +241,10 @@ def _holds(labels: str) -> str:
     return f"{is_map(labels)} && k in {labels} && {labels}[k] == v"
 
 
-def _is(exception: LabelException) -> str:
-    key = f"k == {text(exception.key)}"
-    return f"({key} && v in {texts(sorted(exception.values))})" if exception.values else key
-
-
 def _is_allowed(exception: LabelException) -> str:
     """Whether an exception covers an object's own label. Where labels are kept, the old value must be allowed too."""
     kinds = exception.kinds - {POD}
-    clauses = ["p[0] == '.metadata.labels'", f"variables.kind in {_names(kinds)}", _is(exception)]
+    clauses = ["p[0] == '.metadata.labels'", f"variables.kind in {_names(kinds)}", is_excepted(exception)]
     if exception.values and (kept := kinds & KEPT_KINDS):
         before = f"[{_BEFORE}].all(o, !({is_map('o')} && k in o) || o[k] in {texts(sorted(exception.values))})"
         clauses.append(f"(!(variables.kind in {_names(kept)}) || {before})")

@@ -171,7 +171,7 @@ def reserved_label_changes(
     the labels of each pair.
     """
     rows = [row for row in workloads if not (cluster_scope and row.group in NAMESPACED_GROUPS)]
-    pod_label = some(_is(exception) for exception in exceptions if POD in exception.kinds)
+    pod_label = some(is_excepted(exception) for exception in exceptions if POD in exception.kinds)
     is_a_map = ".filter(x, type(x) == map)"
     of_pod, of_job = _added("p[0]", "p[1]", [pod_label]), _added("p[0]", "p[1]", [f"{pod_label} && {_is_copy()}"])
     clauses = [
@@ -195,8 +195,8 @@ def reserved_label_changes(
         # A template that is not a map holds no labels that could be copied.
         maps = ".filter(p, type(p[0]) == map).map(p, [p[0], type(p[1]) == map ? p[1] : {}])"
         body = let(name, f"({pairs_of_kind}){maps}", body)
-    candidate = _candidate(rows, cluster_scope=cluster_scope)
-    return HookCondition("reserved-label-changes", f"object != null && {candidate} && {let('kind', KIND, body)}")
+    looks_reserved = candidate(rows, cluster_scope=cluster_scope)
+    return HookCondition("reserved-label-changes", f"object != null && {looks_reserved} && {let('kind', KIND, body)}")
 
 
 def pod_lacks_cpu_toleration() -> HookCondition:
@@ -324,7 +324,7 @@ def _names_known(spec: str) -> str:
     return some((f"(has({spec}.{field}) && {clause})" for field, clause in clauses.items()), " ||\n  ")
 
 
-def _candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
+def candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
     """Whether a key looks reserved, among the object's own labels if they are not as they were, or in what is copied.
 
     Custom resources that hold templates are always candidates: what is looked for in all of them takes the API server
@@ -444,7 +444,7 @@ def _allowed_by_kind(exceptions: Sequence[LabelException]) -> list[str]:
     for exception in exceptions:
         kinds = exception.kinds - {POD}
         if kinds:
-            clauses = [f"kind in {texts(sorted(f'{group}/{kind}' for group, kind in kinds))}", _is(exception)]
+            clauses = [f"kind in {texts(sorted(f'{group}/{kind}' for group, kind in kinds))}", is_excepted(exception)]
             if exception.values and not kinds.isdisjoint(KEPT_KINDS):
                 # As in the rule: the user must also have been allowed to set the old value.
                 before = f"{_labels('oldObject')}.all(o, !(k in o) || o[k] in {texts(sorted(exception.values))})"
@@ -460,6 +460,7 @@ def _is_copy() -> str:
     return some([copied, f"size(pods) > 0 && {references}.exists(r, has(r.controller) && r.controller)"])
 
 
-def _is(exception: LabelException) -> str:
+def is_excepted(exception: LabelException) -> str:
+    """Whether a label, `k` with the value `v`, is one of an exception."""
     key = f"k == {text(exception.key)}"
-    return f"{key} && v in {texts(sorted(exception.values))}" if exception.values else key
+    return f"({key} && v in {texts(sorted(exception.values))})" if exception.values else key

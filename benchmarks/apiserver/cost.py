@@ -131,7 +131,8 @@ def figures(found: Sequence[Costs]) -> Iterator[Figure]:
         yield Figure(f"{name}writes a second, {to}", rates, rate, at_least=True, note=patch["rate"])
         yield Figure(f"{name}p99, {to}", costs.ratio(write, "p99"), p99, note=patch["p99"])
     deployment = costs.ratio("Deployment create", "cpu", than=NONE)
-    yield Figure("Deployment create: CPU of the API server, to that without anybody", deployment, DEPLOYMENT)
+    call = f"(an empty webhook: {costs.ratio('Deployment create', 'cpu', EMPTY, NONE):.2f})"
+    yield Figure("Deployment create: CPU of the API server, to that without anybody", deployment, DEPLOYMENT, note=call)
     for write in ("Lease update", "Node status", "ConfigMap create"):
         name = f"{write}: CPU of the API server, more than with an empty webhook"
         yield Figure(name, costs.more(SERVICE, write, EMPTY), MORE, unit=" ms")

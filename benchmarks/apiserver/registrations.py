@@ -39,7 +39,9 @@ def registrations(directory: Path) -> Mapping[str, Registration]:
         NONE: lambda _cluster, _pod: nullcontext(),
         EMPTY: lambda cluster, pod: _empty(cluster, directory, pod, "mutate"),
         PATCH: lambda cluster, pod: _empty(cluster, directory, pod, "patch"),
-        SERVICE: lambda cluster, _pod: service.registered(cluster, packs={}, log={"format": "json", "level": "info"}),
+        SERVICE: lambda cluster, _pod: service.registered(
+            cluster, packs={}, labels={}, log={"format": "json", "level": "info"}
+        ),
         NATIVE: lambda cluster, pod: _native(cluster, twenty.iterdir(), pod),
         PACKS: lambda cluster, pod: _native(cluster, policysets.PACKS.glob("*/*/policy.yaml"), pod),
     }
@@ -47,7 +49,7 @@ def registrations(directory: Path) -> Mapping[str, Registration]:
 
 @contextmanager
 def _empty(cluster: ControlPlane, directory: Path, pod: Write, mutating: str) -> Iterator[None]:
-    """A webhook that allows every Pod: a mutating call at a path of the echo and a validating one, no conditions."""
+    """A webhook that allows Pods at a path of the echo that mutates and, as Deployments, at one that validates."""
     port, paths = free_port(), ("validate", mutating)
     try:
         # Nobody answers yet: refusals show that the API server knows of both. The mutating one refuses first, so it is
@@ -63,12 +65,16 @@ def _empty(cluster: ControlPlane, directory: Path, pod: Write, mutating: str) ->
 
 
 def _webhook(path: str, port: int, directory: Path) -> dict[str, Any]:
-    """The configuration of an entry for Pods at a path of a port of 127.0.0.1."""
+    """The configuration of an entry at a path of a port of 127.0.0.1, for Pods, and the validating for Deployments."""
+    resources = {"": "pods", "apps": "deployments"} if path == "validate" else {"": "pods"}
     bundle = base64.b64encode((directory / "ca-bundle.crt").read_bytes()).decode()
     entry = {
         "name": f"{path}.empty.example.org",
         "clientConfig": {"url": f"https://127.0.0.1:{port}/{path}", "caBundle": bundle},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "rules": [
+            {"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+            for group, resource in resources.items()
+        ],
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "timeoutSeconds": 10,

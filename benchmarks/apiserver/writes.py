@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import yaml
+from cluster import manifests
 from cluster.controlplane import ControlPlane
 
 from benchmarks.bodies import POD
@@ -48,7 +49,7 @@ class Write(NamedTuple):
 def writes(cluster: ControlPlane) -> list[Write]:
     """Make what the writes refer to, and return the writes: kubelets' first, then users'."""
     cluster.namespace(NAMESPACE)
-    cluster.objects.apply(list(_surroundings()))
+    cluster.objects.apply([*manifests.LASTING, *_surroundings()])
     lease = cluster.objects.get("lease", NODE, "-n", "kube-node-lease", "--show-managed-fields")
     node, pod = f"/api/v1/nodes/{NODE}/status", yaml.safe_load(POD.read_text(encoding="utf-8"))
     # The service judges the Pods of a Deployment too, which policies of the API server's own do not.

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from compatibility.recording import Recording, mark
 
-from cluster import auditreports, load, release, toolchain, topologynodes
+from cluster import auditreports, load, manifests, release, toolchain, topologynodes
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
@@ -55,28 +54,6 @@ def _order(item: pytest.Item) -> tuple[bool, int]:
 # cert-manager and its Secrets stay after the last.
 _LAST = ("test_release_pages", "test_release_removal", "test_release_modes", "test_release_certmanager")
 
-# When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
-# kind for good, and what policies see of parameters from then on is old. With this one there is no last one.
-_LASTING = yaml.safe_load_all("""\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: keeps-the-informer}
-spec:
-  paramKind: {apiVersion: v1, kind: ConfigMap}
-  matchConstraints:
-    resourceRules: [{apiGroups: [none.test], apiVersions: [v1], operations: [CREATE], resources: [none]}]
-  validations: [{expression: "true"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: keeps-the-informer}
-spec:
-  policyName: keeps-the-informer
-  validationActions: [Deny]
-  paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
-""")
-
-
 # What takes room on Nodes, which tests share; the Pods last, for their controllers would make them again.
 _RUNNING = (
     "cronjobs",
@@ -101,7 +78,7 @@ def control_plane(pytestconfig: pytest.Config) -> Iterator[ControlPlane]:
                 tools = toolchain.ensure(CONTROL_PLANE)
             audited = ("admin", f"system:serviceaccount:{NAMESPACE}:{auditreports.NAME}")
             running = stack.enter_context(ControlPlane(tools, audited=audited))
-            running.objects.apply(list(_LASTING))
+            running.objects.apply(manifests.LASTING)
         except (ToolchainError, ComponentError) as error:
             failure = str(error)
         if failure:  # outside of the except clause, or the report shows the text twice

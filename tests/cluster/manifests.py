@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -103,3 +105,28 @@ def custom_resource(kind: str, group: str, version: str, *, scope: str = "Namesp
             ],
         },
     }
+
+
+# When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
+# kind for good, and what policies see of parameters from then on is old. 1.37 reads them anew for each write.
+# With this one there is no last one.
+LASTING = tuple(
+    yaml.safe_load_all("""\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: keeps-the-informer}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [none.test], apiVersions: [v1], operations: [CREATE], resources: [none]}]
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: keeps-the-informer}
+spec:
+  policyName: keeps-the-informer
+  validationActions: [Deny]
+  paramRef: {name: none, namespace: default, parameterNotFoundAction: Allow}
+""")
+)

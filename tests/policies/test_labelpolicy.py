@@ -76,14 +76,23 @@ def test_ten_labels_are_named_in_one_short_line() -> None:
 
 
 def test_too_many_labels_are_not_looked_through() -> None:
-    """More than 2,000 labels at a place, or places in a list, are refused unless they were there before."""
-    many = _object(labels={f"k{number}": "" for number in range(2001)})
+    """Where a key looks reserved, more than 2,000 labels at a place are refused unless they were there before.
+
+    So are as many places in a list.
+    """
+    plain = _object(labels={f"k{number}": "" for number in range(2001)})
+    many = _object(labels={**plain["metadata"]["labels"], "coreweave.example.org/x": ""})
 
     jobs = _object("JobSet", {}, "jobset.x-k8s.io/v1", replicatedJobs=[{"template": {}}] * 2001)
 
     words = "more than 2,000 entries are too many to look through"
     refusals = [f"{SUMMARY} {path}: {words}. {USE_OWN_PREFIX}" for path in ("metadata.labels", "spec.replicatedJobs")]
-    assert [_refusal(many), _refusal(many, many), _refusal(jobs, jobs)] == [refusals[0], None, None]
+    assert [_refusal(many), _refusal(many, many), _refusal(jobs, jobs), _refusal(plain)] == [
+        refusals[0],
+        None,
+        None,
+        None,
+    ]
     assert f"{SUMMARY} spec.replicatedJobs: {words}" in str(_refusal(jobs))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from support import shown
+from support import picture, shown
 from support.shown import ROOT, Page
 from support.terminal import Output, Terminal, cks_admission
 
@@ -56,6 +56,12 @@ def test_pages_show_what_is_printed(page: Page, tmp_path: Path, monkeypatch: pyt
             printed.append((line, output if shown.is_as_shown(text, output) else text))
 
     assert printed == [command for block in page.offline() for command in block]
+
+
+def test_the_picture_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture on the first page shows what its command prints."""
+    monkeypatch.chdir(ROOT)
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.drawn(picture.printed())
 
 
 def test_every_block_is_typed() -> None:

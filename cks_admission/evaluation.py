@@ -187,7 +187,7 @@ def compiled_expression(text: str, variables: Mapping[str, str], result: Result,
                 raise program
         if result in PATCHING:
             composition = composition.for_mutations()
-        program = compile_expression(text, composition.environment, RESULTS[result], source=Source(text, "expression"))
+        program = compile_expression(text, composition.environment, *RESULTS[result], source=Source(text, "expression"))
     except CompileError as error:
         raise ExpressionError(error) from None
     return Expression(text, program, composition)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -37,7 +37,7 @@ from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.cel.library.format import Format
 from policies.cel.patchtypes import JSON_PATCH, OBJECT, JSONPatch, ObjectValue
-from policies.cel.program import Composition, Program, compile_expression
+from policies.cel.program import Composition, Program, Variables, compile_expression
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
 from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of
@@ -143,12 +143,16 @@ def _case(raw: Any, fixtures: Mapping[str, Any], path: str) -> CelCase:
         authorizer_rules(inputs)
     except ValidationError as error:
         raise CaseError(f"{path}: authorizer: {error}") from None
+    try:
+        variables = tuple((str(one["name"]), str(one["expression"])) for one in raw.get("variables") or ())
+    except (KeyError, TypeError):
+        raise CaseError(f"{path}.variables: each needs a name and an expression") from None
     return CelCase(
         id=str(raw.get("id", path)),
         expression=raw["expression"],
         category=str(raw.get("category", "")),
         mode=mode,
-        variables=_variables(raw.get("variables") or [], path),
+        variables=variables,
         inputs=inputs,
         expect=raw.get("expect"),
     )
@@ -159,47 +163,55 @@ def authorizer_rules(inputs: Mapping[str, Any]) -> AuthorizerRules:
     return AuthorizerRules(convert(inputs.get("authorizer") or (), tuple[AuthorizerRule, ...]))
 
 
-def _variables(raw: Any, path: str) -> tuple[tuple[str, str], ...]:
-    try:
-        return tuple((str(variable["name"]), str(variable["expression"])) for variable in raw)
-    except (KeyError, TypeError):
-        raise CaseError(f"{path}.variables: each needs a name and an expression") from None
-
-
 _MODES = ("any", "bool", "jsonpatch", "applyconfig")
 
 
 # Values --------------------------------------------------------------------------------------------------------------
 
 
-def encode(value: Value) -> Any:
+def encode(value: Value) -> Any:  # noqa: C901, PLR0911, PLR0912 - a case for each type
     """A value as JSON.
 
     >>> encode([Uint(1), 0.5, {True: b"a"}])
     [{'$uint': 1}, {'$double': 0.5}, {'true': {'$bytes': 'YQ=='}}]
     """
-    encoder = _ENCODERS.get(value.__class__)
-    if encoder is not None:
-        return encoder(value)
-    name = type_of(value).name
-    if name == "kubernetes.variables":
-        return {}
-    # authorizers, checks and decisions have no text
-    return {f"${name}": "" if name.startswith("kubernetes.authorization.") else str(value)}
-
-
-def _same(value: Value) -> Any:
-    return value
-
-
-def _double(value: float) -> Any:
-    if math.isfinite(value):
-        return {"$double": value}
-    return {"$double": "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}
-
-
-def _map(value: Mapping[Any, Value]) -> Any:
-    return {_key(key): encode(item) for key, item in value.items()}
+    match value:
+        case Uint():
+            return {"$uint": int(value)}
+        case None | bool() | int() | str():
+            return value
+        case float():
+            if math.isfinite(value):
+                return {"$double": value}
+            return {"$double": "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"}
+        case bytes():
+            return {"$bytes": b64encode(value).decode()}
+        case list():
+            return [encode(item) for item in value]
+        case Variables():
+            return {}
+        case dict():
+            return {_key(key): encode(item) for key, item in value.items()}
+        case Duration():
+            return {"$duration": go_duration(value.nanoseconds)}
+        case Timestamp():
+            return {"$timestamp": format_timestamp(value.nanoseconds)}
+        case Optional():
+            return {"$optional": None if value.value is ABSENT else encode(value.value)}
+        case Type():
+            return {"$type": value.name}
+        case Format():
+            return {"$kubernetes.NamedFormat": value.name}
+        case JSONPatch():
+            fields = {"op": value.op, "path": value.path, "from": value.from_ or ABSENT, "value": value.value}
+            return {name: encode(item) for name, item in fields.items() if item is not ABSENT}
+        case ObjectValue():
+            return {"$object": _native(value)}
+        case CelError():  # an optional may hold one
+            return {"$error": str(value)}
+        case _:  # authorizers, checks and decisions have no text
+            name = type_of(value).name
+            return {f"${name}": "" if name.startswith("kubernetes.authorization.") else str(value)}
 
 
 def _key(key: Any) -> str:
@@ -210,60 +222,32 @@ def _key(key: Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _optional(value: Optional) -> Any:
-    return {"$optional": None if value.value is ABSENT else encode(value.value)}
-
-
-def _patch(value: JSONPatch) -> Any:
-    operation = {"op": value.op, "path": value.path}
-    if value.from_:
-        operation["from"] = value.from_
-    return operation if value.value is ABSENT else operation | {"value": encode(value.value)}
-
-
-def _object(value: ObjectValue) -> Any:
-    return {"$object": _native(value)}
-
-
-def _native(value: Value) -> Any:
+def _native(value: Value) -> Any:  # noqa: PLR0911 - a case for each type
     """The content of an `Object{}` as plain JSON, as when it is applied."""
-    encoder = _NATIVE.get(value.__class__)
-    return str(value) if encoder is None else encoder(value)
-
-
-_NATIVE: Mapping[type, Callable[[Any], Any]] = {
-    **dict.fromkeys((type(None), bool, int, str), _same),
-    float: lambda value: int(Decimal(repr(value))) if value.is_integer() and abs(value) < 1e21 else value,
-    ObjectValue: lambda value: {name: _native(item) for name, item in value.fields.items()},
-    dict: lambda value: {_key(key): _native(item) for key, item in value.items()},
-    list: lambda value: list(map(_native, value)),
-    bytes: list,
-    Uint: int,
-    Duration: lambda value: value.nanoseconds,
-    Timestamp: lambda value: format_timestamp(value.nanoseconds),
-    Optional: lambda value: None if value.value is ABSENT else _native(value.value),
-    Type: lambda value: value.name,
-}
-
-_ENCODERS: Mapping[type, Callable[[Any], Any]] = {
-    type(None): _same,
-    bool: _same,
-    int: _same,
-    str: _same,
-    Uint: lambda value: {"$uint": int(value)},
-    float: _double,
-    bytes: lambda value: {"$bytes": b64encode(value).decode()},
-    list: lambda value: [encode(item) for item in value],
-    dict: _map,
-    Duration: lambda value: {"$duration": go_duration(value.nanoseconds)},
-    Timestamp: lambda value: {"$timestamp": format_timestamp(value.nanoseconds)},
-    Optional: _optional,
-    Type: lambda value: {"$type": value.name},
-    Format: lambda value: {"$kubernetes.NamedFormat": value.name},
-    JSONPatch: _patch,
-    ObjectValue: _object,
-    CelError: lambda value: {"$error": str(value)},  # an optional may hold one
-}
+    match value:
+        case Uint():
+            return int(value)
+        case None | bool() | int() | str():
+            return value
+        case float():
+            is_whole = value.is_integer() and abs(value) < 1e21
+            return int(Decimal(repr(value))) if is_whole else value  # the fewest digits of the double, then zeros
+        case ObjectValue():
+            return {name: _native(item) for name, item in value.fields.items()}
+        case dict():
+            return {_key(key): _native(item) for key, item in value.items()}
+        case list() | bytes():
+            return list(map(_native, value))
+        case Duration():
+            return value.nanoseconds
+        case Timestamp():
+            return format_timestamp(value.nanoseconds)
+        case Optional():
+            return None if value.value is ABSENT else _native(value.value)
+        case Type():
+            return value.name
+        case _:
+            return str(value)
 
 
 # Comparison ----------------------------------------------------------------------------------------------------------
@@ -271,7 +255,9 @@ _ENCODERS: Mapping[type, Callable[[Any], Any]] = {
 
 _OWN_WORDS = re.compile(
     r"(Syntax error: |error parsing regexp: |ParseAddr\(|invalid qualifier type: |unsupported conversion to ref.Val: |"
-    r"unsupported comprehension range type: |got (?='.*', expected iterable type)).*",
+    r"unsupported comprehension range type: |got (?='.*', expected iterable type)|"
+    r"cannot initialize optional .* from non-optional value |join: invalid input: |value (?=.* is not optional)|"
+    r"unexpected type (?=.* for JSONPatchType)).*",
     re.DOTALL,
 )
 """These errors have our own wording, or name a type where the reference names a class of Go. The text before that,
@@ -302,7 +288,10 @@ def _equal(expected: Any, actual: Any) -> bool:
     """Whether JSON values are equal with their types: true is not 1. A `$double` may be written without a point."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         if expected.keys() == actual.keys() == {"$double"}:
-            return _equal_doubles(expected["$double"], actual["$double"])
+            left, right = expected["$double"], actual["$double"]
+            if isinstance(left, str) or isinstance(right, str):
+                return bool(left == right)
+            return float(left) == float(right) and math.copysign(1.0, left) == math.copysign(1.0, right)
         return expected.keys() == actual.keys() and all(_equal(expected[key], actual[key]) for key in expected)
     if isinstance(expected, list) and isinstance(actual, list):
         return len(expected) == len(actual) and all(map(_equal, expected, actual))
@@ -314,21 +303,14 @@ def _same_error(expected: Any, actual: Any) -> bool:
     return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", actual) if texts else expected is actual
 
 
-def _equal_doubles(expected: Any, actual: Any) -> bool:
-    if isinstance(expected, str) or isinstance(actual, str):
-        return bool(expected == actual)
-    left, right = float(expected), float(actual)
-    return left == right and math.copysign(1.0, left) == math.copysign(1.0, right)
-
-
-RESULTS: Mapping[str, Type | None] = {
-    "any": None,
-    "bool": types.BOOL,
-    "string": types.STRING,
-    "jsonpatch": types.list_of(JSON_PATCH),
-    "applyconfig": OBJECT,
+RESULTS: Mapping[str, tuple[Type, ...]] = {
+    "any": (),
+    "bool": (types.BOOL,),
+    "string": (types.STRING,),
+    "jsonpatch": (types.list_of(JSON_PATCH),),
+    "applyconfig": (OBJECT,),
 }
-"""The result type that each mode requires."""
+"""The result types that each mode allows; none: all."""
 PATCHING = frozenset({"jsonpatch", "applyconfig"})
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
@@ -375,7 +357,7 @@ def _compiled(
     composition = _composition(variables, dialect)
     if mode in PATCHING:
         composition = composition.for_mutations()
-    return compile_expression(expression, composition.environment, RESULTS[mode]), composition
+    return compile_expression(expression, composition.environment, *RESULTS[mode]), composition
 
 
 @lru_cache(maxsize=64)

@@ -268,7 +268,6 @@ class _Checker:
                 node.type = self._unifier.resolve(node.type, unknown_is_dyn=True)
 
     def type(self, node: ast.Node) -> Type:
-        """The type of a checked node."""
         return types.ERROR if node.type is None else node.type
 
     def check(self, node: ast.Node) -> None:
@@ -312,7 +311,6 @@ class _Checker:
         self.issues.append(Issue(node.position, message, hint))
 
     def _lookup(self, name: str) -> Declared | None:
-        """The meaning of a name, such as `x`, `.x` or `a.b`."""
         outer, shadows = name.startswith("."), self._environment.dialect.has(Feature.SHADOWING)
         first, _, rest = name.removeprefix(".").partition(".")
         local = next((scope[first] for scope in reversed(self._scopes) if first in scope), None)
@@ -324,7 +322,6 @@ class _Checker:
         return None if rest else Declared(first, local)
 
     def _undeclared(self, node: ast.Node, name: str) -> None:
-        """Report an unknown name. Suggests functions for a call, and variables elsewhere."""
         local = {known for scope in self._scopes for known in scope if known.isidentifier()}
         functions = isinstance(node, ast.Call)
         known = self._environment.functions if functions else local.union(self._environment.variables)

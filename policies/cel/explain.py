@@ -275,18 +275,16 @@ def tree(source: Source, composition: Composition, names: Names, *, limit: int) 
         return None
 
 
-def _tree(source: Source, composition: Composition) -> ast.Node:
-    return checked(source, composition.environment)[0]
-
-
 class _Compiled:
     """An expression with the variables of its policy: their texts and trees, and the steps of the parts met so far."""
 
     def __init__(self, source: Source, composition: Composition) -> None:
-        self.tree = _tree(source, composition)
+        self.tree = checked(source, composition.environment)[0]
         programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
         self.texts = {name: program.source.text for name, program in programs.items()}
-        self.variables = {name: _tree(program.source, composition) for name, program in programs.items()}
+        self.variables = {
+            name: checked(program.source, composition.environment)[0] for name, program in programs.items()
+        }
         self.steps: dict[
             int, tuple[ast.Node, Step]
         ] = {}  # by id of the node, which is kept so that no other one gets it
@@ -314,7 +312,6 @@ class _Explainer:
         return Places(self.evaluate, self._variables)
 
     def evaluate(self, node: ast.Node, scope: Scope) -> Outcome:
-        """The outcome of a part of the expression. Raises BudgetError if that costs too much."""
         known = self._steps.get(id(node))
         if known is None:
             known = self._steps[id(node)] = node, plan(node)
@@ -457,7 +454,6 @@ class _Explainer:
     def _turns(
         self, node: ast.Comprehension, elements: list[Value] | dict[Value, Value], scope: Scope
     ) -> Iterator[tuple[Scope, str]]:
-        """The scope of each turn of a macro, and the name of its element."""
         pairs = list(elements.items() if isinstance(elements, dict) else enumerate(elements))
         for index, (key, value) in enumerate(pairs[:1000]):
             place = self._places.of_element(node.range, index, key, scope)
@@ -540,6 +536,5 @@ def _called(place: Place | None, value: Value) -> str:
 
 
 def _cut(text: str) -> str:
-    """An expression on one line, shortened if it is too long."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}…"

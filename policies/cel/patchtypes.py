@@ -14,10 +14,12 @@ from policies.cel import types
 from policies.cel.equality import equal
 from policies.cel.errors import CelError
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value
+from policies.cel.values import ABSENT, Optional, Value, type_of
 
 JSON_PATCH = types.struct("JSONPatch")
 OBJECT = types.struct("Object")
+PATCH_TYPES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
+"""The results of mutations, by patchType."""
 JSON_PATCH_FIELDS: Mapping[str, Type] = {
     "op": types.STRING,
     "path": types.STRING,
@@ -116,20 +118,6 @@ def _plain(value: Value) -> Value:
             return value
 
 
-_GO_TYPES = {
-    int: "int64",
-    Uint: "uint64",
-    float: "float64",
-    bool: "bool",
-    bytes: "[]uint8",
-    type(None): "structpb.NullValue",
-    list: "[]interface {}",
-    dict: "map[string]interface {}",
-    Duration: "time.Duration",
-    Timestamp: "time.Time",
-}
-
-
 def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | ObjectValue:
     """The value of `type_name{...}`. Raises CelError for an unknown type or an invalid field of JSONPatch."""
     if not is_patch_type(type_name):
@@ -138,8 +126,7 @@ def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | Object
         return ObjectValue(type_name, fields)
     for name, value in fields.items():
         if name != "value" and value.__class__ is not str:
-            given = _GO_TYPES.get(value.__class__, str(value.__class__.__name__))
-            raise CelError(f"unexpected type {given} for JSONPatchType '{name}' field")
+            raise CelError(f"unexpected type {type_of(value).name} for JSONPatchType '{name}' field")
     return JSONPatch(
         op=fields.get("op", ""),
         path=fields.get("path", ""),

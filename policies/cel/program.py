@@ -146,7 +146,6 @@ class Program:
         return evaluation
 
     def _blame(self, error: TimeLimitError) -> None:
-        """Name the expression, unless an inner one is named."""
         error.place = error.place or f"{self.source.name}:{self.source.line}"
 
     def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
@@ -212,7 +211,6 @@ class Program:
         self._loaded()
 
     def _loaded(self) -> Function | None:
-        """The function. It is compiled when first called."""
         if self._function is _unloaded:
             generated = self.generated
             self._function = None if generated is None else generated.load()
@@ -241,13 +239,11 @@ def _unloaded(_names: Names, _limit: int, _expired: Expired | None) -> tuple[Val
     raise HandOverError
 
 
-def compile_expression(
-    text: str, environment: Environment, result: Type | None = None, *, source: Source | None = None
-) -> Program:
-    """The program of an expression. `result`: the required type, None for any. Raises CompileError with all issues."""
+def compile_expression(text: str, environment: Environment, *results: Type, source: Source | None = None) -> Program:
+    """The program of an expression. `results`: the allowed types, none for any. Raises CompileError with all issues."""
     source = source or Source(text)
     try:
-        return deeply(lambda: _compiled(source, environment, result))
+        return deeply(lambda: _compiled(source, environment, results))
     except RecursionError:
         raise CompileError(source, (Issue(0, "expression is nested too deeply"),)) from None
 
@@ -274,11 +270,13 @@ def _planned(text: str, environment: Environment) -> Step:
     return plan(_checked(text, environment)[0])
 
 
-def _compiled(source: Source, environment: Environment, result: Type | None) -> Program:
+def _compiled(source: Source, environment: Environment, results: tuple[Type, ...]) -> Program:
     tree, actual = checked(source, environment)
-    if result is not None and actual != result:
-        message, hint = f"must evaluate to {result.declared} but got {actual.declared}", ""
-        if actual == types.DYN and result == types.BOOL:
+    if results and actual not in results:
+        declared = " ".join(result.declared for result in results)
+        expected = declared if len(results) == 1 else f"one of [{declared}]"
+        message, hint = f"must evaluate to {expected} but got {actual.declared}", ""
+        if actual == types.DYN and results == (types.BOOL,):
             hint = "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
         raise ResultError(source, (Issue(tree.start, message, hint),))
     try:

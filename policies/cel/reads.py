@@ -60,14 +60,13 @@ class Reads(Struct, frozen=True):
         )
 
     def __or__(self, other: Reads) -> Reads:
-        """The reads of both."""
         return Reads(self.whole | other.whole, self.present | other.present)
 
     def touches(self, path: str) -> bool:
         """Whether the expression can see a change at a path or below it."""
         changed = parse(path)
         return any(_meet(parse(read), changed) for read in self.whole) or any(
-            _starts(parse(read), changed) for read in self.present
+            len(pattern := parse(read)) >= len(changed) and _meet(pattern, changed) for read in self.present
         )
 
 
@@ -120,10 +119,6 @@ def _meet(left: Pattern, right: Pattern) -> bool:
     return all(a == b or isinstance(a, Wildcard) or isinstance(b, Wildcard) for a, b in pairs)
 
 
-def _starts(pattern: Pattern, prefix: Pattern) -> bool:
-    return len(pattern) >= len(prefix) and _meet(pattern, prefix)
-
-
 class _Source(Struct, frozen=True):
     """The origin of a value: places in the objects, or a new list of elements from such places."""
 
@@ -137,7 +132,6 @@ class _Source(Struct, frozen=True):
 
     @property
     def elements(self) -> _Source:
-        """The origin of the elements of the value, if it is a list."""
         return _Source(frozenset((*place, Wildcard.ITEMS) for place in self.at)) | (self.items or _COMPUTED)
 
 
@@ -146,8 +140,6 @@ _Scope = Mapping[str, _Source]
 
 
 class _Walk:
-    """One walk over one expression and the variables that it uses."""
-
     def __init__(self, variables: Mapping[str, ast.Node]) -> None:
         self.whole: set[Pattern] = set()
         self.present: set[Pattern] = set()

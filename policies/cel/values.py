@@ -21,7 +21,6 @@ Values never change after they are made: lists and dicts belong to the request. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -71,8 +70,6 @@ _RECEIVERS = (str, Duration, Timestamp)
 
 
 class _Absent:
-    """The content of an optional without a value; None is CEL's null."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -145,65 +142,35 @@ def type_of(value: Value) -> Type:
     return value.cel_type if type_ is None else type_
 
 
-def shown(value: Value) -> str:
-    """A value as messages show it (fmt's %v on a value of cel-go)."""
+def shown(value: Value) -> str:  # noqa: PLR0911 - a return for each type
+    """A value as messages show it."""
     match value:
         case None:
-            return "0"  # the number of structpb.NullValue
+            return "null"
         case list():
             spend(len(value))
-            return f"[{', '.join(map(_native, value))}]"
+            return f"[{', '.join(map(shown, value))}]"
         case dict():
             spend(len(value))
             return f"{{{', '.join(f'{shown(key)}: {shown(item)}' for key, item in value.items())}}}"
+        case Optional():
+            return "optional.none()" if value.value is ABSENT else f"optional({shown(value.value)})"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return general(value)
+        case bytes():
+            return f"[{' '.join(map(str, value))}]"
+        case Type():
+            return type_name(value)
+        case Duration():
+            return go_duration(value.nanoseconds)
+        case Timestamp():
+            return format_timestamp(value.nanoseconds, value.offset)
         case _:
-            return _scalar(value)
-
-
-def _native(value: Value) -> str:
-    """A value of decoded JSON as Go itself shows it."""
-    match value:
-        case None:
-            return "<nil>"
-        case list():
-            spend(len(value))
-            return f"[{' '.join(map(_native, value))}]"
-        case dict():
-            spend(len(value))
-            entries = sorted((shown(key), _native(item)) for key, item in value.items())
-            return f"map[{' '.join(f'{key}:{item}' for key, item in entries)}]"
-        case _:
-            return _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    call = _SHOWN.get(value.__class__)
-    return str(value) if call is None else call(value)
-
-
-def _optional(value: Optional) -> str:
-    return "optional.none()" if value.value is ABSENT else f"optional({shown(value.value)})"
+            return str(value)
 
 
 def type_name(described: Type) -> str:
     """A type as cel-go's Type.String shows it at run time."""
     return {"list": "list(dyn)", "map": "map(dyn, dyn)"}.get(described.name, described.name)
-
-
-def _moment(moment: Timestamp) -> str:
-    text = format_timestamp(moment.nanoseconds, moment.offset).replace("T", " ")
-    if not moment.offset:
-        return f"{text[:-1]} +0000 UTC"
-    zone = text[-6:].replace(":", "")
-    return f"{text[:-6]} {zone} {zone}"
-
-
-_SHOWN: dict[type, Callable[[Any], str]] = {
-    bool: lambda value: "true" if value else "false",
-    float: general,
-    bytes: lambda value: f"[{' '.join(map(str, value))}]",
-    Optional: _optional,
-    Type: type_name,
-    Duration: lambda value: go_duration(value.nanoseconds),
-    Timestamp: _moment,
-}

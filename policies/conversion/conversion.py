@@ -40,7 +40,6 @@ _MATCH = frozenset(
 
 
 def _kind_of(template: Json) -> str:
-    """The kind of a template's constraints."""
     kind: Any = template
     for key in ("spec", "crd", "spec", "names", "kind"):
         kind = kind.get(key) if isinstance(kind, Mapping) else None
@@ -99,7 +98,6 @@ def _source(template: Json) -> Json | None:
 
 
 def _schema(template: Json) -> Json:
-    """The schema of the parameters of a template; empty if it has none."""
     validation = template["spec"]["crd"]["spec"].get("validation") or {}
     return validation.get("openAPIV3Schema") or {}
 
@@ -140,7 +138,6 @@ def _actions(spec: Json, notes: Notes) -> list[str]:
 
 
 def _constraints(match: Json, notes: Notes) -> dict[str, Any]:
-    """The rules and selectors of a constraint."""
     written = match.get("kinds") or [{"apiGroups": [ANY], "kinds": [ANY]}]
     named = [
         Kind(str(group), ANY, str(kind))

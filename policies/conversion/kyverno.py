@@ -66,7 +66,6 @@ class _Filter(NamedTuple):
 
 
 def _match(rule: Json, notes: Notes) -> Match:
-    """What a rule matches: its match block without its exclude block."""
     any_, all_ = _filters(rule.get("match") or {}, notes.at("match"))
     filters = any_ or all_
     if not filters:
@@ -157,7 +156,6 @@ def _of_annotations(annotations: Json) -> Iterator[str]:
 
 
 def _of_selector(selector: Json, notes: Notes) -> Iterator[str]:
-    """A label selector as conditions."""
     if not _is_plain(selector, notes):
         return
     for key, value in (selector.get("matchLabels") or {}).items():
@@ -283,7 +281,6 @@ def _rule(name: str, rule: Json, spec: Json, notes: Notes, annotations: Json) ->
 
 
 def _leave(rule: Json, notes: Notes) -> None:
-    """Note what of a rule is left."""
     for key, text in NOT_DONE.items():
         if rule.get(key):
             notes.lose(text, key)

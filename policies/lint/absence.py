@@ -158,7 +158,6 @@ class _KindReview:
         self._expression = Expression(text="", path="")
 
     def absences(self) -> Iterable[_Absence]:
-        """All unguarded reads, in the order of the document."""
         policy = self._policy
         met = self._met()
         for condition in policy.match_conditions:
@@ -265,7 +264,6 @@ class _KindReview:
         self._walk_all((node.condition, node.step, node.result), known, inner)
 
     def _check(self, node: Select | Call, operand: Node, name: str, facts: Facts, scope: Scope) -> None:
-        """Note a read of a name that nothing guards."""
         place = self._guards.key(operand, scope)
         key, type_ = f"{place}.{name}", operand.type
         reason: _Reason | None = None

@@ -100,7 +100,6 @@ def _futile(field: ast.FieldValue, roots: Sequence[SchemaNode]) -> Iterator[tupl
 
 
 def _leads(path: str, node: SchemaNode) -> bool:
-    """Whether something may be at a path."""
     below: SchemaNode | None = node
     for step in path.split("/")[1:]:
         if below is None:
@@ -175,7 +174,6 @@ def _is_name(node: ast.Node, name: str) -> bool:
 
 
 def _demanded(tree: ast.Node) -> Iterator[ast.Node]:
-    """The expression itself, and all operands that `&&` joins in it."""
     yield tree
     if isinstance(tree, ast.Call) and tree.function == "_&&_":
         for part in tree.args:
@@ -195,7 +193,6 @@ def _constant(expression: Expression, release: Release) -> bool | None:
 
 
 def _normal(text: str) -> str:
-    """A text with each run of white space replaced by one space."""
     return " ".join(text.split())
 
 
@@ -222,15 +219,12 @@ def compared_quantities(
 
 
 class _QuantityReader:
-    """Finds the comparisons in the expressions of a policy for objects of one kind."""
-
     def __init__(self, typed: TypedPolicy) -> None:
         self._typed = typed
         declared = [each for each in (typed.object, typed.params) if each is not None]
         self._definitions = {path: name for each in declared for path, name in each.definitions.items()}
 
     def comparisons(self, expression: Expression) -> Iterator[tuple[int, str, str]]:
-        """The places of wrong comparisons, each with what is wrong and what to write."""
         tree = self._typed.tree(expression)
         if isinstance(tree, CompileError):
             return
@@ -295,7 +289,6 @@ class _QuantityReader:
         return isinstance(inner, dict) and inner.get("$ref") == QUANTITY
 
     def _schema(self, operand: ast.Node, field: str) -> dict[str, Any]:
-        """The OpenAPI schema of a field of an operand; empty if it is not known."""
         type_ = operand.type
         while type_ is not None and type_.name == "optional_type" and type_.parameters:
             type_ = type_.parameters[0]
@@ -303,7 +296,6 @@ class _QuantityReader:
         return {} if name is None else definition(name).get("properties", {}).get(field, {})
 
     def _variable(self, node: ast.Node) -> ast.Node | None:
-        """The expression of a variable, if the node is one."""
         if not (
             isinstance(node, ast.Select) and isinstance(node.operand, ast.Ident) and node.operand.name == "variables"
         ):

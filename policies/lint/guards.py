@@ -264,7 +264,6 @@ class Guards:
         return self._facts[key]
 
     def _tested(self, node: Node, scope: Scope) -> Iterator[str]:
-        """The facts that a test is about, whatever its result."""
         match node:
             case Select() if node.test_only:
                 yield from self._chain(node, scope)

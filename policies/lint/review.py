@@ -172,7 +172,6 @@ def _meet(names: Sequence[str], others: Sequence[str]) -> bool:
 
 
 def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
-    """Whether a rule matches everything that another one matches."""
     return (
         _holds(wide.api_groups, narrow.api_groups)
         and _holds(wide.api_versions, narrow.api_versions)
@@ -322,5 +321,4 @@ def _type_errors(policy: Policy, subject: LintSubject, typed: Sequence[TypedPoli
 
 
 def _is_test(node: Node) -> bool:
-    """Whether a node is `has(a.b)` or `a.?b`."""
     return (isinstance(node, Select) and node.test_only) or (isinstance(node, Call) and node.function == "_?._")

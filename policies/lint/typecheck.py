@@ -136,8 +136,6 @@ def escaped(name: str) -> str | None:
 
 
 class _Builder:
-    """Converts one schema, and collects its types by their paths."""
-
     def __init__(self, untyped: Type | None) -> None:
         self._untyped = untyped
         self.structs: dict[str, dict[str, Type]] = {}

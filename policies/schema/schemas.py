@@ -87,14 +87,11 @@ _FILLED_IN = re.compile(r"\bdefault(?:ed|s)\b", re.IGNORECASE)
 
 
 class _Judgement:
-    """The judgement of one object."""
-
     def __init__(self, metadata: Struct, flaws: Flaws) -> None:
         self._metadata = metadata
         self._flaws = flaws
 
     def whole(self, value: Mapping[str, Any], schema: OpenApi) -> None:
-        """Judge an object with its metadata."""
         self._unknown(value, schema, None, embedded=True)
         if not self._flaws.decoding:
             self._value(value, schema, None)
@@ -236,7 +233,6 @@ class _Judgement:
 
 
 def _items(schema: OpenApi, otherwise: OpenApi) -> OpenApi:
-    """The schema of a list's items."""
     items = schema.get("items")
     return items if isinstance(items, dict) else otherwise
 
@@ -250,7 +246,6 @@ def _is_of(value: Any, type_: str) -> bool:
 
 
 def _type_name(value: Any) -> str:
-    """The type of a value as the messages call it."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, float):

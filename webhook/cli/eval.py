@@ -162,7 +162,7 @@ def _compile(
         composition = composition.for_mutations()
     try:
         source = Source(expression, "expression")
-        return composition, compile_expression(expression, composition.environment, RESULTS[result], source=source)
+        return composition, compile_expression(expression, composition.environment, *RESULTS[result], source=source)
     except CompileError as error:
         raise InputError(f"the expression does not compile\n{error}") from None
 

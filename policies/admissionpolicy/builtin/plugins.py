@@ -110,7 +110,6 @@ class Limits:
                 of_kind.setdefault(str(mapping(obj, "metadata").get("namespace") or namespace), []).append(obj)
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
         return bool(self._ranges or self._quotas)
 
     def fill(self, pod: JsonObject, namespace: str) -> None:

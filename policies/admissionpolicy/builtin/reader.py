@@ -215,7 +215,6 @@ class _Context(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path of this position."""
         above = "" if self.above is None else self.above.path
         if isinstance(self.step, int):
             return f"{above}[{self.step}]"
@@ -223,7 +222,6 @@ class _Context(NamedTuple):
 
     @property
     def fields(self) -> Iterator[tuple[str, Atom]]:
-        """The fields on the way to this position, each with the type that has it."""
         if self.above is not None:
             yield from self.above.fields
         if self.owner is not None:

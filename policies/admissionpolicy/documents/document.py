@@ -106,7 +106,6 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def __str__(self) -> str:
-        """The problem as people read it: file, line and column, what is wrong, how to fix it."""
         kind = "" if self.severity == "error" else f"{self.severity}: "
         what = f"{self.path}: {self.excerpt}" if self.excerpt else self.text
         text = f"{self.file}:{self.line}:{self.column}: {kind}{what}"

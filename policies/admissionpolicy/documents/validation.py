@@ -344,7 +344,6 @@ def _match_conditions(spot: Spot, expressions: Expressions) -> None:
 
 
 def _limit(spot: Spot, most: int, hint: str) -> bool:
-    """Note that a list has too many items. Returns whether it has."""
     count = len(spot.value or ())
     if count > most:
         spot.fault(f"Too many: {count}: must have at most {most} items", hint)

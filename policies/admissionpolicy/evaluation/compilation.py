@@ -8,7 +8,7 @@ mutating/compilation.go (the variables of each expression), pkg/admission/plugin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -19,12 +19,12 @@ from policies.cel import types
 from policies.cel.environment import Dialect, Environment
 from policies.cel.generation import fusion
 from policies.cel.kubernetes import VARIABLES, admission
-from policies.cel.patchtypes import JSON_PATCH, OBJECT
-from policies.cel.program import Composition, Program, ResultError, compile_expression
+from policies.cel.patchtypes import PATCH_TYPES
+from policies.cel.program import Composition, Program, compile_expression
 from policies.cel.reads import EVERYTHING, ROOTS, Reads, checked_tree, composed_reads
 from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select, walk
 from policies.cel.syntax.parser import parse
-from policies.cel.syntax.source import CompileError, Issue
+from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
 from policies.cel.values import Value
 from policies.kubernetes.release import NEWEST, Release
@@ -35,8 +35,6 @@ Compile = Callable[[Policy], "CompiledPolicy"]
 OnFault = Callable[[Policy, Program, Exception], None]
 """Called if generated code fails, with the policy, the program and the exception."""
 
-_PATCHES = {"ApplyConfiguration": OBJECT, "JSONPatch": types.list_of(JSON_PATCH)}
-_ANNOTATION_TYPES = (types.STRING, types.NULL)
 
 # Calls whose cost is at most linear in the size of their input. An expression with only these calls stops soon after
 # its own limit, so that a few such expressions cannot use up the budget of a policy.
@@ -211,15 +209,18 @@ def compile_policy(policy: Policy, release: Release = NEWEST) -> CompiledPolicy:
         composition=composition,
         speaking=speaking,
         patching=patching,
-        conditions=_units((condition.expression for condition in policy.match_conditions), known, types.BOOL),
-        validations=_units((validation.expression for validation in policy.validations), known, types.BOOL),
+        conditions=tuple(_unit(condition.expression, known, types.BOOL) for condition in policy.match_conditions),
+        validations=tuple(_unit(validation.expression, known, types.BOOL) for validation in policy.validations),
         messages=tuple(
             None if message is None else _unit(message, silent, types.STRING)
             for message in (validation.message_expression for validation in policy.validations)
         ),
-        annotations=tuple(_annotation(annotation.value_expression, known) for annotation in policy.audit_annotations),
+        annotations=tuple(
+            _unit(annotation.value_expression, known, types.STRING, types.NULL)
+            for annotation in policy.audit_annotations
+        ),
         mutations=tuple(
-            _unit(mutation.expression, mutable, _PATCHES[mutation.patch_type]) for mutation in policy.mutations
+            _unit(mutation.expression, mutable, PATCH_TYPES[mutation.patch_type]) for mutation in policy.mutations
         ),
     )
 
@@ -250,25 +251,12 @@ class Compiler:
         return compiled
 
 
-def _units(expressions: Iterable[Expression], environment: Environment, result: Type) -> tuple[Unit, ...]:
-    return tuple(_unit(expression, environment, result) for expression in expressions)
-
-
-def _unit(expression: Expression, environment: Environment, result: Type | None) -> Unit:
+def _unit(expression: Expression, environment: Environment, *results: Type) -> Unit:
     try:
-        program = compile_expression(expression.text, environment, result, source=expression.source)
+        program = compile_expression(expression.text, environment, *results, source=expression.source)
     except CompileError as error:
         return Unit(expression, error)
     return Unit(expression, program)
-
-
-def _annotation(expression: Expression, environment: Environment) -> Unit:
-    """A compiled valueExpression. Its result is a string, or null for no annotation."""
-    unit = _unit(expression, environment, None)
-    if isinstance(unit.program, CompileError) or unit.program.type in _ANNOTATION_TYPES:
-        return unit
-    message = f"must evaluate to one of [string null_type] but got {unit.program.type.declared}"
-    return Unit(expression, ResultError(expression.source, (Issue(0, message),)))
 
 
 def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[str]:
@@ -335,14 +323,12 @@ def _fusible(
 
 
 def _selected(tree: Node) -> Iterator[str]:
-    """The variables that an expression reads."""
     for node in walk(tree):
         if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables":
             yield node.field
 
 
 def _names_in(tree: Node, variables: Mapping[str, fusion.Expression]) -> set[str]:
-    """The names that an expression reads, and those that its variables do."""
     pending, seen, names = [tree], set[str](), set[str]()
     while pending:
         current = pending.pop()

@@ -234,8 +234,6 @@ def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget:
 
 @dataclass(slots=True)
 class _Evaluation:
-    """One evaluation of one policy, with one binding and one parameter object, for one request."""
-
     compiled: CompiledPolicy
     binding: Binding
     params: Json | None
@@ -254,7 +252,6 @@ class _Evaluation:
         return result_of(findings, published)
 
     def _validations(self) -> list[Finding]:
-        """The findings of the validations. All are evaluated before messages are. Raises SpentError."""
         compiled = self.compiled
         names = self.inputs.names(self.params, request=compiled.reads_request, namespace=compiled.reads_namespace)
         group = Group(compiled.composition, names, self.budget, self.inputs.facts.expired)

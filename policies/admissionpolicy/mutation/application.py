@@ -109,7 +109,6 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
 
 @contextmanager
 def _within(what: str) -> Iterator[None]:
-    """Add the current step of an operation to its errors."""
     try:
         yield
     except OperationError as error:

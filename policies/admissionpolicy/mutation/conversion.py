@@ -129,7 +129,6 @@ class Converter:
 
     @cached_property
     def _json(self) -> set[int]:
-        """The ids of all maps and lists in the inputs."""
         known = set()
         waiting = [value for value in self._inputs or () if value.__class__ in _CONTAINERS]
         while waiting:

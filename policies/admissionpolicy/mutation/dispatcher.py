@@ -108,8 +108,6 @@ class _HaltedError(Exception):
 
 @dataclass(slots=True)
 class _Round:
-    """One pass over the policies. `inputs` contains the object after the last mutation."""
-
     parameters: Parameters
     inputs: Inputs
     schema: Schema | None

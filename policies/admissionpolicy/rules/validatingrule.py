@@ -158,7 +158,6 @@ class PolicyRule:
         return places or [(fieldpath.render(place(())), "")]
 
     def _result(self, subject: Subject) -> Result | None:
-        """The result of the policy with the bindings that match; None if none does."""
         bindings = self._matching(subject)
         if not bindings:
             return None
@@ -183,7 +182,6 @@ class _Batch:
         )
 
     def asked(self, subject: Subject, names: Mapping[str, Value]) -> list[str]:
-        """The policies that have something to say, or may have. Raises TimeLimitError."""
         function, rules = self._function, self._rules
         if function is None:
             return [rule.bound.policy.name for rule in rules if not _surely_holds(rule, subject)]

@@ -15,20 +15,7 @@ from typing import Any
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.evaluation.plan import CONVERSIONS, membership, plan
 from policies.cel.evaluation.run import Constant, failed
-from policies.cel.generation import inline
-from policies.cel.generation.emitter import (
-    INDEX,
-    Facts,
-    NodeEmitter,
-    Path,
-    UnsupportedError,
-    chooses,
-    is_constant,
-    is_optional,
-    is_patch,
-    is_variables,
-    trusted,
-)
+from policies.cel.generation import emitter, inline
 from policies.cel.generation.inline import certain_loops, generate_loop
 from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
 from policies.cel.syntax import ast
@@ -39,7 +26,7 @@ from policies.engine.interruption import Expired
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
-class Generator(NodeEmitter):
+class Generator(emitter.NodeEmitter):
     """Writes the body of the function of one expression; of no certain one, without a tree."""
 
     def __init__(self, tree: ast.Node | None) -> None:
@@ -49,7 +36,7 @@ class Generator(NodeEmitter):
     def name(self, name: str) -> str:
         """The generated name of a variable."""
         if name.startswith("."):
-            raise UnsupportedError  # one that a macro's variable hides; nobody writes it
+            raise emitter.UnsupportedError  # one that a macro's variable hides; nobody writes it
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
@@ -64,13 +51,13 @@ class Generator(NodeEmitter):
                 return self.constant(node.constant[0])
             case ast.Ident() | ast.Select():
                 presence = isinstance(node, ast.Select) and node.test_only
-                self.charge(0 if presence or chooses(node) else 1)
+                self.charge(0 if presence or emitter.chooses(node) else 1)
                 return self.attribute(node)
             case ast.Call():
                 return self._call(node)
             case ast.ListLiteral():
                 return self._list(node)
-            case ast.MapLiteral() if is_constant(node):
+            case ast.MapLiteral() if emitter.is_constant(node):
                 return self._constant_of(node)
             case ast.MapLiteral():
                 self.charge(MAP_CREATION)
@@ -82,12 +69,12 @@ class Generator(NodeEmitter):
             case ast.Comprehension():
                 return generate_loop(self, node)
             case _:
-                raise UnsupportedError
+                raise emitter.UnsupportedError
 
     def truth(self, node: ast.Node) -> str:
         """An expression for a node's value that is certainly true or false."""
         expression = self.value(node)
-        if node.type == BOOL and trusted(node):
+        if node.type == BOOL and emitter.trusted(node):
             return expression
         name = self.atom(expression)
         self.line(f"if {name} is not True and {name} is not False: fail()")
@@ -104,7 +91,7 @@ class Generator(NodeEmitter):
                 return self.name(node.name)
             case ast.Select() if node.constant is None and node.test_only:
                 return self.presence(node)[0]
-            case ast.Select() if node.constant is None and is_optional(node.operand):
+            case ast.Select() if node.constant is None and emitter.is_optional(node.operand):
                 return f"wrap({self._behind_optional(node.operand, node.field)})"
             case ast.Select() if node.constant is None:
                 self.charge(1)
@@ -115,7 +102,7 @@ class Generator(NodeEmitter):
                     self.charge(1)
                     operand = operand.operand
                 return self.known[path]
-            case ast.Call(function="_[_]") if not is_optional(node.arguments[0]):
+            case ast.Call(function="_[_]") if not emitter.is_optional(node.arguments[0]):
                 return self._index(node)
             case ast.Call(function="_[_]" | "_?._" | "_[?_]"):
                 return f"wrap({self.optional_attribute(node)})"
@@ -125,11 +112,11 @@ class Generator(NodeEmitter):
                 return self.value(node)
 
     def _operand(self, node: ast.Node) -> str:
-        if is_optional(node) or is_patch(node):
-            raise UnsupportedError  # selections from an optional are optional themselves
-        return self._constant_of(node) if is_constant(node) else self.attribute(node)
+        if emitter.is_optional(node) or emitter.is_patch(node):
+            raise emitter.UnsupportedError  # selections from an optional are optional themselves
+        return self._constant_of(node) if emitter.is_constant(node) else self.attribute(node)
 
-    def path(self, node: ast.Node) -> Path | None:
+    def path(self, node: ast.Node) -> emitter.Path | None:
         """The path of a node that is a chain of selections, with the generated name of its root; None for others."""
         fields: list[str] = []
         while isinstance(node, ast.Select) and node.name is None and node.constant is None and not node.test_only:
@@ -139,14 +126,14 @@ class Generator(NodeEmitter):
             return None
         return (self.name(node.name), *reversed(fields))
 
-    def presence(self, node: ast.Select) -> tuple[str, Facts]:
+    def presence(self, node: ast.Select) -> tuple[str, emitter.Facts]:
         """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
-        if chooses(node):
-            raise UnsupportedError  # `has((a ? b : c).d)` costs something else in each release
+        if emitter.chooses(node):
+            raise emitter.UnsupportedError  # `has((a ? b : c).d)` costs something else in each release
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
         path = self.path(node.operand)
-        if path is None or is_variables(node.operand):
+        if path is None or emitter.is_variables(node.operand):
             name = repr(node.field)
             return f"({name} in {operand} if {operand}.__class__ is dict else has({operand}, {name}))", {}
         content = self.temporary()
@@ -158,7 +145,7 @@ class Generator(NodeEmitter):
         target, key = node.arguments
         operand = self._operand(target)
         index = self._key(key)
-        if key.type == STRING and trusted(key):
+        if key.type == STRING and emitter.trusted(key):
             return f"{operand}[{index}]"
         operand = self.atom(operand)
         if isinstance(key, ast.Literal) and key.value.__class__ is int and key.value >= 0:
@@ -167,7 +154,7 @@ class Generator(NodeEmitter):
 
     def _key(self, node: ast.Node) -> str:
         if isinstance(node, ast.Ident | ast.Select) or (
-            isinstance(node, ast.Call) and node.function in (*INDEX, "_?_:_")
+            isinstance(node, ast.Call) and node.function in (*emitter.INDEX, "_?_:_")
         ):
             return self.attribute(node)
         return self.value(node)
@@ -176,15 +163,15 @@ class Generator(NodeEmitter):
 
     def optional(self, node: ast.Node) -> str:
         """A name for the content of an optional, or ABSENT. This avoids making an Optional."""
-        if isinstance(node, ast.Select) and is_optional(node.operand) and not node.test_only:
-            self.charge(0 if chooses(node) else 1)
+        if isinstance(node, ast.Select) and emitter.is_optional(node.operand) and not node.test_only:
+            self.charge(0 if emitter.chooses(node) else 1)
             return self._behind_optional(node.operand, node.field)
         if (
             isinstance(node, ast.Call)
-            and node.function in INDEX
-            and (node.function != "_[_]" or is_optional(node.arguments[0]))
+            and node.function in emitter.INDEX
+            and (node.function != "_[_]" or emitter.is_optional(node.arguments[0]))
         ):
-            self.charge(0 if chooses(node) else 1)
+            self.charge(0 if emitter.chooses(node) else 1)
             return self.optional_attribute(node)
         if isinstance(node, ast.Call) and node.function == "optional.none":
             self.charge(1)
@@ -201,23 +188,23 @@ class Generator(NodeEmitter):
 
     def _behind_optional(self, target: ast.Node, key: Value | ast.Node) -> str:
         result = self.temporary()
-        if is_optional(target):
+        if emitter.is_optional(target):
             above = self._optional_above(target)
             self.line(f"{result} = {above}")
             with self.block(f"if {result} is not ABSENT:"):
                 self._get(result, result, key)
-        elif is_variables(target):
-            raise UnsupportedError
+        elif emitter.is_variables(target):
+            raise emitter.UnsupportedError
         else:
             self._get(result, self._operand(target), key)
         return result
 
     def _optional_above(self, target: ast.Node) -> str:
-        if isinstance(target, ast.Call) and target.function in INDEX:
+        if isinstance(target, ast.Call) and target.function in emitter.INDEX:
             return self.optional_attribute(target)
-        if isinstance(target, ast.Select) and not target.test_only and is_optional(target.operand):
+        if isinstance(target, ast.Select) and not target.test_only and emitter.is_optional(target.operand):
             return self._behind_optional(target.operand, target.field)
-        raise UnsupportedError
+        raise emitter.UnsupportedError
 
     def _get(self, result: str, operand: str, key: Value | ast.Node) -> None:
         if key.__class__ is str:
@@ -237,10 +224,10 @@ class Generator(NodeEmitter):
             case "_?_:_":
                 return self.choice(node)
             case "_[_]" | "_[?_]" | "_?._":
-                self.charge(0 if chooses(node) else 1)
+                self.charge(0 if emitter.chooses(node) else 1)
                 return self.attribute(node)
             case "@not_strictly_false":
-                raise UnsupportedError  # it occurs only in macros, which handle it themselves
+                raise emitter.UnsupportedError  # it occurs only in macros, which handle it themselves
             case "or" | "orValue":
                 return self._alternative(node)
             case "hasValue":
@@ -259,8 +246,8 @@ class Generator(NodeEmitter):
         """`a.orValue(b)` and `a.or(b)`, which evaluate b only if a has no value."""
         left, right = node.arguments
         unwraps = node.function == "orValue"
-        if not is_optional(left) or not (unwraps or is_optional(right)):
-            raise UnsupportedError
+        if not emitter.is_optional(left) or not (unwraps or emitter.is_optional(right)):
+            raise emitter.UnsupportedError
         name = self.temporary()
         self.line(f"{name} = {self.optional(left)}")
         with self.block(f"if {name} is ABSENT:"):
@@ -275,7 +262,7 @@ class Generator(NodeEmitter):
         if len(given) == 1 and isinstance(
             given[0], ast.Literal | ast.Ident | ast.Call | ast.ListLiteral | ast.MapLiteral
         ):
-            folded = plan(node) if node.function in CONVERSIONS and is_constant(given[0]) else None
+            folded = plan(node) if node.function in CONVERSIONS and emitter.is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None
@@ -286,11 +273,11 @@ class Generator(NodeEmitter):
         values = [element.value for element in container.elements if isinstance(element, ast.Literal)]
         if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
             return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
-        step = plan(container) if is_constant(container) else None
+        step = plan(container) if emitter.is_constant(container) else None
         contains = membership(step.value) if isinstance(step, Constant) else None
         return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
 
-    def condition(self, node: ast.Node) -> tuple[str, Facts, Facts]:
+    def condition(self, node: ast.Node) -> tuple[str, emitter.Facts, emitter.Facts]:
         """An expression that is true or false, with the facts if it holds and those if it does not."""
         if isinstance(node, ast.Select) and node.test_only:
             expression, facts = self.presence(node)
@@ -303,7 +290,7 @@ class Generator(NodeEmitter):
             return self._logic(node)
         return self.truth(node), {}, {}
 
-    def _logic(self, node: ast.Call) -> tuple[str, Facts, Facts]:
+    def _logic(self, node: ast.Call) -> tuple[str, emitter.Facts, emitter.Facts]:
         """If `a && b` holds, both sides do. If `a || b` does not hold, neither side does."""
         conjunction = node.function == "_&&_"
         result = self.temporary()
@@ -318,8 +305,8 @@ class Generator(NodeEmitter):
 
     def choice(self, node: ast.Call) -> str:
         """`a ? b : c`. Branches that are attributes do not cost 1 as usual."""
-        if is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
-            raise UnsupportedError  # the reference unwraps such contents
+        if emitter.is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
+            raise emitter.UnsupportedError  # the reference unwraps such contents
         result = self.temporary()
         condition, holds, holds_not = self.condition(node.args[0])
         with self.block(f"if {condition}:", holds):
@@ -331,7 +318,7 @@ class Generator(NodeEmitter):
     # Literals
 
     def _list(self, node: ast.ListLiteral) -> str:
-        if is_constant(node):
+        if emitter.is_constant(node):
             return self._constant_of(node)
         self.charge(LIST_CREATION)
         if not node.optional:
@@ -347,7 +334,7 @@ class Generator(NodeEmitter):
         return result
 
     def _content(self, node: ast.Node) -> str:
-        return self.optional(node) if is_optional(node) else f"unwrap({self.value(node)})"
+        return self.optional(node) if emitter.is_optional(node) else f"unwrap({self.value(node)})"
 
     def _entries(self, entries: list[tuple[str, ast.Node, bool]]) -> str:
         if not any(optional for _, _, optional in entries):
@@ -368,7 +355,7 @@ class Generator(NodeEmitter):
     def _constant_of(self, node: ast.Node) -> str:
         step = plan(node)
         if not isinstance(step, Constant) or failed(step.value):
-            raise UnsupportedError
+            raise emitter.UnsupportedError
         return self.bound(step.value)
 
 
@@ -408,7 +395,7 @@ def generate(tree: ast.Node) -> Generated | None:
         result = generator.value(tree)
         generator.settle()
         generator.line(f"return {result}, cost")
-    except (UnsupportedError, RecursionError):
+    except (emitter.UnsupportedError, RecursionError):
         return None
     head = ["def evaluate(names, limit, expired):", " cost = 0", f" mark = min(limit, {BETWEEN_LOOKS})"]
     head += [f" {generated} = names[{name!r}]" for name, generated in generator.roots.items()]

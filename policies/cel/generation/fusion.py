@@ -105,8 +105,6 @@ def written(parts: Sequence[Part | None]) -> tuple[str, Mapping[str, Value]]:
 
 
 class _Fusion(Generator):
-    """Writes the function."""
-
     def __init__(self, parts: Sequence[Part | None]) -> None:
         super().__init__(None)
         self._part: Part
@@ -120,7 +118,6 @@ class _Fusion(Generator):
         self._costs = {text: self.temporary() for text in self._common}
 
     def source(self, parts: Sequence[Part | None]) -> str:
-        """The source of the function."""
         with self.block("try:"):
             for position, part in enumerate(parts):
                 self._write(position, part)
@@ -134,7 +131,6 @@ class _Fusion(Generator):
         return "\n".join([*head, *self.lines])
 
     def name(self, name: str) -> str:
-        """The generated name of a variable. `variables` itself has none."""
         if not any(name in scope for scope in self.scopes):
             if name == "variables":
                 raise UnsupportedError
@@ -165,7 +161,6 @@ class _Fusion(Generator):
         return super().path(node) if name is None else (self._variable(name),)
 
     def attribute(self, node: Node) -> str:
-        """A chain of selections."""
         name = self._variable_of(node)
         if name is not None:
             self.charge(1)
@@ -262,13 +257,11 @@ class _Fusion(Generator):
                 raise UnsupportedError
 
     def _evaluated(self, part: Part) -> list[str]:
-        """The variables that certainly have been evaluated here."""
         return [name for name in part.variables if ("variables", name) in self.known]
 
     # Variables
 
     def _variable_of(self, node: Node) -> str | None:
-        """The name of the variable of the policy that a node reads."""
         if not isinstance(node, Select) or node.test_only or not isinstance(node.operand, Ident):
             return None
         is_own = node.operand.name == "variables" and not any("variables" in scope for scope in self.scopes)

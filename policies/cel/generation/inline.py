@@ -55,7 +55,6 @@ def generate(generator: NodeEmitter, node: Call) -> str:
 
 
 def _charge_pass(generator: NodeEmitter, size: str, factor: int = 1) -> None:
-    """Write the cost of a pass over a text of some size, perhaps several times."""
     generator.line(f"cost += PASS[{size}]" + (f" * {factor}" if factor != 1 else ""))
 
 
@@ -89,7 +88,6 @@ def _is_text(node: Node) -> bool:
 
 
 def _is_scalar(node: Node) -> bool:
-    """Whether a value is certainly of a type without a size."""
     return node.type is not None and node.type.kind in _SCALAR and trusted(node)
 
 

@@ -123,7 +123,6 @@ class _Unequal(Incomparable):
     __slots__ = ()
 
     def cel_equal(self, other: object) -> NoReturn:
-        """Raises CelError."""
         del other
         raise no_such_overload()
 
@@ -302,7 +301,6 @@ def _resource_attributes(check: Check) -> dict[str, Any]:
 
 
 def _set(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are not empty, as with Go's omitempty."""
     return {key: value for key, value in fields.items() if value}
 
 

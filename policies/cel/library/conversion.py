@@ -16,20 +16,8 @@ from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
 from policies.engine.interruption import spend
+from policies.golang import time
 from policies.golang.strconv import atoi, double, general, integer, unsigned
-from policies.golang.time import (
-    HOUR,
-    MINUTE,
-    SECOND,
-    CalendarFields,
-    fields,
-    format_duration,
-    format_timestamp,
-    in_range,
-    parse_duration,
-    parse_timestamp,
-    seconds,
-)
 
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
@@ -103,7 +91,7 @@ def text_to_index(text: str) -> int:
 
 def _text_to_duration(value: str) -> Duration:
     spend(len(value) * 0.4)
-    nanoseconds = parse_duration(value)
+    nanoseconds = time.parse_duration(value)
     if nanoseconds is None:
         raise _impossible(types.STRING, types.DURATION)
     return Duration(nanoseconds)
@@ -111,7 +99,7 @@ def _text_to_duration(value: str) -> Duration:
 
 def _text_to_timestamp(value: str) -> Timestamp:
     try:
-        moment = parse_timestamp(value)
+        moment = time.parse_timestamp(value)
     except OverflowError as error:
         raise CelError(str(error)) from None
     if moment is None:
@@ -125,7 +113,7 @@ def _int_to_duration(_: int) -> Duration:
 
 def _int_to_timestamp(value: int) -> Timestamp:
     try:
-        return Timestamp(in_range(value) * SECOND)
+        return Timestamp(time.in_range(value) * time.SECOND)
     except OverflowError as error:
         raise CelError(str(error)) from None
 
@@ -161,8 +149,8 @@ _TEXTS: dict[type, Callable[[Value], str]] = {
     Uint: int.__repr__,
     float: general,
     bytes: _decoded,
-    Duration: lambda value: format_duration(value.nanoseconds),
-    Timestamp: lambda value: format_timestamp(value.nanoseconds, value.offset),
+    Duration: lambda value: time.format_duration(value.nanoseconds),
+    Timestamp: lambda value: time.format_timestamp(value.nanoseconds, value.offset),
     Type: lambda value: value.name,
 }
 
@@ -192,7 +180,7 @@ CONVERSION = library(
     ("double_to_int64: int(double) -> int", _double_to_int),
     ("duration_to_int64: int(duration) -> int", lambda value: value.nanoseconds),
     ("string_to_int64: int(string) -> int", _text_to_int),
-    ("timestamp_to_int64: int(timestamp) -> int", lambda value: value.nanoseconds // SECOND),
+    ("timestamp_to_int64: int(timestamp) -> int", lambda value: value.nanoseconds // time.SECOND),
     ("uint64_to_int64: int(uint) -> int", _uint_to_int),
     ("string_to_string: string(string) -> string", _identity),
     ("bool_to_string: string(bool) -> string", text_of),
@@ -228,7 +216,7 @@ def offset_at(zone: str, moment: int) -> int:
 def _numeric(sign: str, hours: int, minutes: int) -> int:
     """The offset in seconds. As in the reference, it has no bounds, and multiplications wrap around as int64."""
     offset = _int64(hours * 60 - minutes if sign == "-" else hours * 60 + minutes)
-    return int(seconds(_int64(offset * MINUTE)))
+    return int(time.seconds(_int64(offset * time.MINUTE)))
 
 
 def _int64(value: int) -> int:
@@ -261,20 +249,20 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _milliseconds(moment: Timestamp, zone: str = "") -> int:
-    offset_at(zone, moment.nanoseconds // SECOND)  # the zone must exist
-    return moment.nanoseconds % SECOND // 10**6
+    offset_at(zone, moment.nanoseconds // time.SECOND)  # the zone must exist
+    return moment.nanoseconds % time.SECOND // 10**6
 
 
-def _of_local(read: Callable[[CalendarFields], int]) -> Implementation:
+def _of_local(read: Callable[[time.CalendarFields], int]) -> Implementation:
     def part(moment: Timestamp, zone: str = "") -> int:
-        second = moment.nanoseconds // SECOND
-        return read(fields(second, offset_at(zone, second)))
+        second = moment.nanoseconds // time.SECOND
+        return read(time.fields(second, offset_at(zone, second)))
 
     return part
 
 
 def _of_duration(unit: int) -> Implementation:
-    return lambda duration: int(seconds(duration.nanoseconds, unit))
+    return lambda duration: int(time.seconds(duration.nanoseconds, unit))
 
 
 def _duration_milliseconds(duration: Duration) -> int:
@@ -306,8 +294,8 @@ def _of_timestamps() -> Iterator[Row]:
 TIME = library(
     "time",
     *_of_timestamps(),
-    ("duration_to_hours: duration.getHours() -> int", _of_duration(HOUR)),
-    ("duration_to_minutes: duration.getMinutes() -> int", _of_duration(MINUTE)),
-    ("duration_to_seconds: duration.getSeconds() -> int", _of_duration(SECOND)),
+    ("duration_to_hours: duration.getHours() -> int", _of_duration(time.HOUR)),
+    ("duration_to_minutes: duration.getMinutes() -> int", _of_duration(time.MINUTE)),
+    ("duration_to_seconds: duration.getSeconds() -> int", _of_duration(time.SECOND)),
     ("duration_to_milliseconds: duration.getMilliseconds() -> int", _duration_milliseconds),
 )

@@ -232,7 +232,6 @@ def _is_sorted(items: list[Value]) -> bool:
 
 
 def _comparison(left: Value, right: Value) -> int:
-    """The order of two values; 0 if they cannot be compared."""
     try:
         return compare(left, right)
     except CelError:

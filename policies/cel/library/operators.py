@@ -265,7 +265,6 @@ def opposite(value: Value) -> bool:
 
 
 def _smaller(arguments: Sequence[Value], _: Value) -> int:
-    """The cost of one pass over the smaller of two values."""
     return ceil(min(size(arguments[0]), size(arguments[1])) * STRING_TRAVERSAL)
 
 

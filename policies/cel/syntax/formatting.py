@@ -7,7 +7,7 @@ balanced chain (`a && b && c`, see parser.py) are written as the chain that give
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from typing import Any, Final
@@ -31,7 +31,6 @@ _OPERATORS: Mapping[str, tuple[int, str]] = {
 _PLACES = frozenset({"position", "start", "end"})
 _LOGIC: Mapping[str, tuple[int, str]] = {"_&&_": (AND, "&&"), "_||_": (OR, "||")}
 _SUMS = ("_+_", "_-_")
-_SIGNS = {"!_": "!", "-_": "-"}
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ASCII = range(0x20, 0x7F)
 _PLAIN = re.compile(r"(?!(?:in|true|false|null)\Z)[A-Za-z_]\w*", re.ASCII)
@@ -112,16 +111,13 @@ def literal(value: Any) -> str:
         case Uint():
             return f"{int(value)}u"
         case str():
-            return _quoted(value)
+            quote = '"' if "'" in value and '"' not in value else "'"
+            return quote + "".join(_escaped(character, quote) for character in value) + quote
         case bytes():
-            return "b'" + "".join(_octet(octet) for octet in value) + "'"
+            octets = (_escaped(chr(octet), "'") if octet in _ASCII else f"\\x{octet:02x}" for octet in value)
+            return f"b'{''.join(octets)}'"
         case _:
             return repr(value)
-
-
-def _quoted(text: str) -> str:
-    quote = '"' if "'" in text and '"' not in text else "'"
-    return quote + "".join(_escaped(character, quote) for character in text) + quote
 
 
 def _escaped(character: str, quote: str) -> str:
@@ -134,10 +130,6 @@ def _escaped(character: str, quote: str) -> str:
     return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
 
 
-def _octet(octet: int) -> str:
-    return _escaped(chr(octet), "'") if octet in _ASCII else f"\\x{octet:02x}"
-
-
 def _level(node: ast.Node, text: str) -> int:
     """How tightly a node binds."""
     if isinstance(node, ast.Literal):
@@ -146,27 +138,28 @@ def _level(node: ast.Node, text: str) -> int:
         return _PRIMARY
     if node.function == "_?_:_":
         return TERNARY
-    if node.function in _SIGNS:
+    if node.function in ("!_", "-_"):
         return UNARY
     operator = _LOGIC.get(node.function) or _OPERATORS.get(node.function)
     return operator[0] if operator else _PRIMARY
 
 
 class _Unparser:
-    """Makes groups of nodes, from the inside out."""
-
     def __init__(self, spelling: Spelling) -> None:
         self._spelling = spelling
 
     def group(self, node: ast.Node) -> Group:  # noqa: PLR0911 - a return for each kind of node
-        """The text of a node."""
         match node:
             case ast.Literal():
                 return Group(self._spelling.get(node.position) or literal(node.value))
             case ast.Ident():
                 return Group(node.name)
             case ast.Select():
-                return self._select(node)
+                if node.test_only:
+                    raise ExpandedError("has")
+                return Group(self._at_least(_PRIMARY, node.operand), f".{_field(node.field)}")
+            case ast.Call() if node.target is not None:
+                return Group(self._at_least(_PRIMARY, node.target), f".{node.function}", self._arguments(node))
             case ast.Call():
                 return self._call(node)
             case ast.ListLiteral():
@@ -183,17 +176,6 @@ class _Unparser:
                 raise ExpandedError(node.macro)
             case _:
                 raise TypeError(node)
-
-    def _select(self, node: ast.Select) -> Group:
-        if node.test_only:
-            raise ExpandedError("has")
-        return Group(self._at_least(_PRIMARY, node.operand), f".{_field(node.field)}")
-
-    def _call(self, node: ast.Call) -> Group:
-        if node.target is not None:
-            return Group(self._at_least(_PRIMARY, node.target), f".{node.function}", self._arguments(node))
-        special = _SPECIAL.get(node.function)
-        return special(self, node) if special else Group(node.function, self._arguments(node))
 
     def _arguments(self, node: ast.Call) -> Group:
         """The arguments; names that a macro declares stay with the parenthesis."""
@@ -217,26 +199,34 @@ class _Unparser:
             return group
         return Group("(", Line(), group, Line(deeper=False), ")")
 
-    def _index(self, node: ast.Call) -> Group:
-        mark = "?" if node.function == "_[?_]" else ""
-        return Group(self._at_least(_PRIMARY, node.args[0]), f"[{mark}", self.group(node.args[1]), "]")
-
-    def _optional_field(self, node: ast.Call) -> Group:
-        field = node.args[1]
-        assert isinstance(field, ast.Literal)  # noqa: S101 # the parser makes no other
-        return Group(self._at_least(_PRIMARY, node.args[0]), f".?{_field(field.value)}")
-
-    def _sign(self, node: ast.Call) -> Group:
-        sign = _SIGNS[node.function]
-        operand = self._at_least(_PRIMARY, node.args[0])
-        if sign == "-" and operand.flat[:1].isdigit():  # else it would be the sign of the number
-            operand = Group("(", operand, ")")
-        return Group(sign, operand)
-
-    def _ternary(self, node: ast.Call) -> Group:
-        condition, then, otherwise = node.args
-        parts = self._at_least(OR, condition), Line(" "), "? ", self._at_least(OR, then)
-        return Group(*parts, Line(" "), ": ", self.group(otherwise), hangs=True)
+    def _call(self, node: ast.Call) -> Group:  # noqa: PLR0911 - a return for each kind of call
+        match node.function, node.args:
+            case "_?_:_", [condition, then, otherwise]:
+                parts = self._at_least(OR, condition), Line(" "), "? ", self._at_least(OR, then)
+                return Group(*parts, Line(" "), ": ", self.group(otherwise), hangs=True)
+            case "_[_]" | "_[?_]", [operand, index]:
+                mark = "[?" if node.function == "_[?_]" else "["
+                return Group(self._at_least(_PRIMARY, operand), mark, self.group(index), "]")
+            case "_?._", [operand, ast.Literal(value=field)]:
+                return Group(self._at_least(_PRIMARY, operand), f".?{_field(field)}")
+            case "!_" | "-_", [operand]:
+                signed = self._at_least(_PRIMARY, operand)
+                if node.function == "-_" and signed.flat[:1].isdigit():  # else it would be the sign of the number
+                    signed = Group("(", signed, ")")
+                return Group(node.function[0], signed)
+            case "_&&_" | "_||_", _:
+                level, sign = _LOGIC[node.function]
+                # The terms of the chain that becomes this tree; only two if no longer chain does.
+                terms = _leaves(node, node.function) if _is_balanced(node, node.function) else node.args
+                more: list[Part] = []
+                for term in terms:
+                    more += [Line(" ", deeper=False), f"{sign} "] if more else []
+                    more.append(self._at_least(level + 1, term))
+                return Group(*more, hangs=True)
+            case function, _ if function in _OPERATORS:
+                return self._binary(node)
+            case function, _:
+                return Group(function, self._arguments(node))
 
     def _binary(self, node: ast.Call) -> Group:
         level, sign = _OPERATORS[node.function]
@@ -248,24 +238,6 @@ class _Unparser:
             sign, (left, right) = _OPERATORS[left.function][1], left.args
             parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
         return Group(self._at_least(SUM, left), *parts, hangs=True)
-
-    def _logic(self, node: ast.Call) -> Group:
-        level, sign = _LOGIC[node.function]
-        first, *others = (self._at_least(level + 1, term) for term in _terms(node))
-        more: list[Part] = [first]
-        for other in others:
-            more += [Line(" ", deeper=False), f"{sign} ", other]
-        return Group(*more, hangs=True)
-
-
-_SPECIAL: Mapping[str, Callable[[_Unparser, ast.Call], Group]] = {
-    **dict.fromkeys(_OPERATORS, _Unparser._binary),  # noqa: SLF001 # the class's own table
-    **dict.fromkeys(_LOGIC, _Unparser._logic),  # noqa: SLF001 # as above
-    **dict.fromkeys(_SIGNS, _Unparser._sign),  # noqa: SLF001 # as above
-    **dict.fromkeys(("_[_]", "_[?_]"), _Unparser._index),  # noqa: SLF001 # as above
-    "_?_:_": _Unparser._ternary,  # noqa: SLF001 # as above
-    "_?._": _Unparser._optional_field,  # noqa: SLF001 # as above
-}
 
 
 def _field(name: str) -> str:
@@ -289,11 +261,6 @@ def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str, *, 
     if not parts:
         return Group(opening, closing)
     return Group(opening, Line(), *parts, Line(deeper=False), closing, fills=fills)
-
-
-def _terms(node: ast.Call) -> list[ast.Node]:
-    """The terms of the chain of `&&` or of `||` that becomes this tree; only two if no longer chain does."""
-    return _leaves(node, node.function) if _is_balanced(node, node.function) else list(node.args)
 
 
 def _is_link(node: ast.Node, function: str) -> bool:
@@ -357,8 +324,6 @@ def laid_out(group: Group, width: int) -> str:
 
 
 class _Page:
-    """The text written so far, and the column where it ends."""
-
     def __init__(self, width: int) -> None:
         self.texts: list[str] = []
         self._width, self._column = width, 0
@@ -374,18 +339,16 @@ class _Page:
                 self._add(part)
             elif isinstance(part, Line):
                 here = indent + part.deeper
-                self._break(part, here, _head(group.parts[index + 1 :])[0] if group.fills and part.flat else None)
+                following = _head(group.parts[index + 1 :])[0]  # it may stay on the line where the group is filled
+                stays = group.fills and part.flat and self._column + len(part.flat) + following <= self._width
+                if stays:
+                    self._add(part.flat)
+                else:
+                    self.texts.append("\n" + " " * here)
+                    self._column = here
             else:
                 after = _head(group.parts[index + 1 :])
                 self.write(part, here + part.hangs, after[0] if after[1] else after[0] + rest)
-
-    def _break(self, line: Line, indent: int, following: int | None) -> None:
-        """Break a line. `following`: the width of what comes next, if it may stay on the line."""
-        if following is not None and self._column + len(line.flat) + following <= self._width:
-            self._add(line.flat)
-            return
-        self.texts.append("\n" + " " * indent)
-        self._column = indent
 
     def _add(self, text: str) -> None:
         self.texts.append(text)

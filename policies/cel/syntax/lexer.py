@@ -119,7 +119,11 @@ def octets(text: str) -> bytes:
     value, end = bytearray(), 0
     for match in _ESCAPED.finditer(inner):
         value += inner[end : match.start()].encode(errors="surrogatepass")
-        value += _octet(match)
+        code, octal, simple = match.groups()
+        if code is not None and code[0] in "uU":
+            raise LiteralValueError("unable to unescape string")
+        point = int(octal, 8) if octal is not None else int(code[1:], 16) if code is not None else ord(_SIMPLE[simple])
+        value.append(point)
         end = match.end()
     return bytes(value + inner[end:].encode(errors="surrogatepass"))
 
@@ -157,12 +161,3 @@ def _character(match: re.Match[str]) -> str:
     if point > _LARGEST or point in _SURROGATES:
         raise LiteralValueError("invalid unicode code point")
     return chr(point)
-
-
-def _octet(match: re.Match[str]) -> bytes:
-    code, octal, simple = match.groups()
-    if simple is not None:
-        return _SIMPLE[simple].encode()
-    if code is not None and code[0] in "uU":
-        raise LiteralValueError("unable to unescape string")
-    return bytes([int(octal, 8) if code is None else int(code[1:], 16)])

@@ -10,26 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policies.cel.recursion import deeply
-from policies.cel.syntax import ast
-from policies.cel.syntax.lexer import (
-    BYTES,
-    DOUBLE,
-    END,
-    ERROR,
-    IDENTIFIER,
-    INT,
-    QUOTED_IDENTIFIER,
-    STRING,
-    UINT,
-    LiteralValueError,
-    Tokens,
-    double,
-    integer,
-    octets,
-    string,
-    tokenize,
-    unsigned,
-)
+from policies.cel.syntax import ast, lexer
 from policies.cel.syntax.macros import Copies, Expansion, MacroError, TooLargeError, expand
 from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
 from policies.cel.values import Value
@@ -64,7 +45,7 @@ def parse(source: Source, *, expand: bool = True, quoted: bool = True) -> ast.No
 
 
 def _parsed(source: Source, *, expand: bool, quoted: bool) -> ast.Node:
-    parser = _Parser(tokenize(source.text), expands=expand, quoted=quoted)
+    parser = _Parser(lexer.tokenize(source.text), expands=expand, quoted=quoted)
     try:
         node = parser.whole()
     except TooLargeError as error:
@@ -89,7 +70,7 @@ class _Parser:
     for calc).
     """
 
-    def __init__(self, tokens: Tokens, *, expands: bool, quoted: bool) -> None:
+    def __init__(self, tokens: lexer.Tokens, *, expands: bool, quoted: bool) -> None:
         self.tokens = tokens
         self.kinds, self.texts, self.starts = tokens.kinds, tokens.texts, tokens.starts
         self.at = 0
@@ -105,12 +86,11 @@ class _Parser:
     def whole(self) -> ast.Node:
         """The tree of all tokens. Raises _UnexpectedTokenError at the first one that does not fit, and _LimitError."""
         node = self.expression()
-        if self.kinds[self.at] != END:
-            raise self.misplaced(END)
+        if self.kinds[self.at] != lexer.END:
+            raise self.misplaced(lexer.END)
         return node
 
     def skip(self, kind: str) -> bool:
-        """Skip a token of this kind. Returns whether there was one."""
         if self.kinds[self.at] != kind:
             return False
         self.at += 1
@@ -122,19 +102,17 @@ class _Parser:
         if kind == ":":
             return _UnexpectedTokenError("it belongs to no `?`")
         if kind in _ENDS:
-            if closer != END:
+            if closer != lexer.END:
                 return _missing(f"`{closer}`")
             return _UnexpectedTokenError("it separates nothing" if kind == "," else "it closes nothing")
-        *others, last = ["an operator", *(f"`{kind}`" for kind in follow if kind != END)]
+        *others, last = ["an operator", *(f"`{kind}`" for kind in follow if kind != lexer.END)]
         return _missing(f"{', '.join(others)} or {last}" if others else last)
 
     def failed(self, issue: Issue) -> ast.Node:
-        """Note an issue. Returns a node that stands for the missing one."""
         self.issues.append(issue)
         return ast.Literal(None, position=issue.position, start=issue.position, end=issue.position)
 
     def reserved(self, name: str, position: int) -> ast.Node:
-        """Note an issue for a name that CEL reserves."""
         return self.failed(Issue(position, f"reserved identifier: {name.removeprefix('.')}"))
 
     def unquoted(self, name: str, position: int) -> str:
@@ -157,7 +135,6 @@ class _Parser:
     # Operators, from the weakest to the strongest
 
     def inner(self) -> ast.Node:
-        """An expression between brackets."""
         self.expressions += 1
         self.relations += 1
         self.sums += 1
@@ -258,8 +235,7 @@ class _Parser:
         )
 
     def _is_number(self, at: int) -> bool:
-        """Whether the sign of a number stands here."""
-        return self.kinds[at] == "-" and self.kinds[at + 1] in {INT, DOUBLE}
+        return self.kinds[at] == "-" and self.kinds[at + 1] in {lexer.INT, lexer.DOUBLE}
 
     def member(self) -> ast.Node:
         """An operand with the fields, indices and calls behind it."""
@@ -285,12 +261,12 @@ class _Parser:
         at = self.at
         kind, text, start = self.kinds[at], self.texts[at], self.starts[at]
         end = start + len(text)
-        if kind == QUOTED_IDENTIFIER:
+        if kind == lexer.QUOTED_IDENTIFIER:
             text = self.unquoted(text, start)
-        elif kind != IDENTIFIER:
+        elif kind != lexer.IDENTIFIER:
             raise _missing("a name")
         self.at += 1
-        if not optional and kind == IDENTIFIER and self.skip("("):
+        if not optional and kind == lexer.IDENTIFIER and self.skip("("):
             return self.call(text, operand, operand.start)
         if optional:
             field = ast.Literal(text, position=start, start=start, end=end)
@@ -318,22 +294,20 @@ class _Parser:
     # Operands
 
     def literal(self) -> ast.Node:
-        """A constant, perhaps with a sign."""
         first, sign = self.at, "-" if self.skip("-") else ""
         at = self.at
         self.at += 1
         text, start, read = self.texts[at], self.starts[first], _LITERALS[self.kinds[at]]
         try:
             value = read(text, sign) if sign else read(text)
-        except LiteralValueError as error:
+        except lexer.LiteralValueError as error:
             return self.failed(Issue(start, str(error)))
         return ast.Literal(value, position=start, start=start, end=self.starts[at] + len(text))
 
     def name(self) -> ast.Node:
-        """A name, a function or a message, perhaps with a point before it."""
         start, dot = self.starts[self.at], "." if self.skip(".") else ""
         at = self.at
-        if self.kinds[at] != IDENTIFIER:
+        if self.kinds[at] != lexer.IDENTIFIER:
             raise _missing("a name")
         text = self.texts[at]
         if self._messages and (brace := self._brace(at)):
@@ -356,7 +330,7 @@ class _Parser:
         """The index of the brace that follows the names from here on, which then name a message; else 0."""
         kinds = self.kinds
         at += 1
-        while kinds[at] == "." and kinds[at + 1] == IDENTIFIER:
+        while kinds[at] == "." and kinds[at + 1] == lexer.IDENTIFIER:
             at += 2
         return at if kinds[at] == "{" else 0
 
@@ -444,8 +418,8 @@ class _Parser:
         def field() -> None:
             begin, optional = self.starts[self.at], self.skip("?")
             name = self.texts[self.at]
-            if not self.skip(IDENTIFIER):
-                if not self.skip(QUOTED_IDENTIFIER):
+            if not self.skip(lexer.IDENTIFIER):
+                if not self.skip(lexer.QUOTED_IDENTIFIER):
                     raise _missing("the name of a field")
                 name = self.unquoted(name, first)  # the reference does not say which field
             at = self.starts[self.at]
@@ -460,11 +434,11 @@ class _Parser:
 
 
 _LITERALS: dict[str, Callable[..., Value]] = {
-    INT: integer,
-    UINT: unsigned,
-    DOUBLE: double,
-    STRING: string,
-    BYTES: octets,
+    lexer.INT: lexer.integer,
+    lexer.UINT: lexer.unsigned,
+    lexer.DOUBLE: lexer.double,
+    lexer.STRING: lexer.string,
+    lexer.BYTES: lexer.octets,
     "true": lambda _: True,
     "false": lambda _: False,
     "null": lambda _: None,
@@ -485,12 +459,12 @@ _BINARY = {
 }
 _OPERANDS: dict[str, Callable[[_Parser], ast.Node]] = {
     **dict.fromkeys((*_LITERALS, "-"), _Parser.literal),
-    **dict.fromkeys((IDENTIFIER, "."), _Parser.name),
+    **dict.fromkeys((lexer.IDENTIFIER, "."), _Parser.name),
     "(": _Parser.parentheses,
     "[": _Parser.elements,
     "{": _Parser.entries,
 }
-_ENDS = frozenset({",", ")", "]", "}", END})
+_ENDS = frozenset({",", ")", "]", "}", lexer.END})
 """What ends an expression within brackets, or without."""
 
 
@@ -531,17 +505,16 @@ _LONGEST = 40  # characters of a token that are shown
 _PREFIX = "Syntax error"  # as in the reference
 
 
-def _unexpected(tokens: Tokens, at: int, reason: str) -> Issue:
-    """The issue of a token that the grammar does not allow."""
+def _unexpected(tokens: lexer.Tokens, at: int, reason: str) -> Issue:
     kind, text = tokens.kinds[at], tokens.texts[at]
-    if kind == ERROR:
+    if kind == lexer.ERROR:
         reason = "CEL has no such token"
-    if kind == ERROR and text in "\"'":
+    if kind == lexer.ERROR and text in "\"'":
         message = "the string is not closed, or has an escape that CEL does not know; a backslash is written \\\\"
     else:
         cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         shown = f"`{''.join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)}`"
-        message = f"unexpected {'end of the expression' if kind == END else shown}: {reason}"
+        message = f"unexpected {'end of the expression' if kind == lexer.END else shown}: {reason}"
     return Issue(tokens.starts[at], f"{_PREFIX}: {message}")
 
 

@@ -60,8 +60,13 @@ class Source:
     def excerpt(self, offset: int) -> tuple[str, str]:
         """The line of an offset, and a line to print below it, with `^` under the place."""
         line, column = self.line_at(offset)
-        before, after = _window(line, column)
-        return f"{before}{after}", f"{''.join(map(_blank, before))}^"
+        before, after = line[:column], line[column:]
+        if len(line) > _WIDEST:
+            half = _WIDEST // 2
+            before = before if len(before) <= half else f"…{before[-half:]}"
+            after = after if len(after) <= half else f"{after[:half]}…"
+        before = _printable(before)
+        return f"{before}{_printable(after)}", f"{''.join(map(_blank, before))}^"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,6 @@ class CompileError(Exception):
         self.issues: tuple[Issue, ...] = tuple(sorted(issues, key=lambda issue: issue.position)[:ISSUES_LIMIT])
 
     def __str__(self) -> str:
-        """Every issue with its line, its place and its hint."""
         return "\n".join(map(self._show, self.issues))
 
     def reference(self) -> str:
@@ -119,17 +123,8 @@ class CompileError(Exception):
         return "\n".join(lines)
 
 
-def _window(line: str, column: int) -> tuple[str, str]:
-    """The shown parts of a line before and after the place, without characters that move the cursor."""
-    before, after = line[:column], line[column:]
-    if len(line) > _WIDEST:
-        half = _WIDEST // 2
-        before = before if len(before) <= half else f"…{before[-half:]}"
-        after = after if len(after) <= half else f"{after[:half]}…"
-    return _printable(before), _printable(after)
-
-
 def _printable(text: str) -> str:
+    """A text without characters that move the cursor."""
     return "".join(c if c.isprintable() or c == "\t" else " " for c in text)
 
 

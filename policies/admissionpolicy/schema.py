@@ -153,7 +153,14 @@ class Definitions:
             return SchemaNode(lambda: self._convert(schema, preserve=preserve))
         node = self.node(reference.rpartition("/")[2])
         relation = schema.get("x-kubernetes-map-type")
-        return SchemaNode(lambda: _related(node.atom, atomic=relation == "atomic")) if relation else node
+        if not relation:
+            return node
+
+        def related() -> Atom:
+            atom = node.atom
+            return atom if atom.map is None else replace(atom, map=replace(atom.map, atomic=relation == "atomic"))
+
+        return SchemaNode(related)
 
     def _definition(self, name: str) -> Atom:
         schema = self._schemas[name]
@@ -169,7 +176,8 @@ class Definitions:
 
     def _convert(self, schema: OpenApi, *, preserve: bool) -> Atom:
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
-        match _type(schema):
+        name = schema.get("type") or ""
+        match name if isinstance(name, str) else str(name[0]):
             case "object":
                 return Atom(map=self._map(schema, preserve=preserve))
             case "array":
@@ -251,11 +259,6 @@ _EMBEDDED: Mapping[str, Any] = {
 }
 
 
-def _type(schema: OpenApi) -> str:
-    name = schema.get("type") or ""
-    return name if isinstance(name, str) else str(name[0])
-
-
 def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
     """How items merge, and by what keys: from the list type or, without it, from the older patch strategy."""
     match schema.get("x-kubernetes-list-type"):
@@ -268,10 +271,6 @@ def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
             return ("set", ()) if key is None else ("map", (key,))
         case _:
             return "atomic", ()
-
-
-def _related(atom: Atom, *, atomic: bool) -> Atom:
-    return atom if atom.map is None else replace(atom, map=replace(atom.map, atomic=atomic))
 
 
 def _with_embedded(schema: OpenApi) -> dict[str, Any]:

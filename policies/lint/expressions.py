@@ -253,7 +253,12 @@ class _QuantityReader:
             return
         joint = " that " if what.startswith("is") else ": "
         message = f'{written} is a quantity, which expressions see as a text such as "8" or "500m"{joint}{what}'
-        corrected = f"quantity({_as_text(found, text)}).compareTo({_quantity(other, text)}) {sign} 0"
+        if _is_number(other):
+            amount = _number(other)
+        else:
+            amount = text[other.start : other.end]
+            amount = f"string({amount})" if other.type is not None and other.type.kind in _NUMBERS else amount
+        corrected = f"quantity({_as_text(found, text)}).compareTo(quantity({amount})) {sign} 0"
         yield node.position, message, f"write {corrected}"
 
     def _is_quantity(self, node: ast.Node) -> bool:
@@ -311,14 +316,6 @@ def _as_text(node: ast.Node, text: str) -> str:
         if _is_number(default):
             return f"{text[node.start : default.start]}{_number(default)}{text[default.end : node.end]}"
     return text[node.start : node.end]
-
-
-def _quantity(node: ast.Node, text: str) -> str:
-    if _is_number(node):
-        return f"quantity({_number(node)})"
-    written = text[node.start : node.end]
-    is_number = node.type is not None and node.type.kind in _NUMBERS
-    return f"quantity(string({written}))" if is_number else f"quantity({written})"
 
 
 def _is_number(node: ast.Node) -> bool:

@@ -98,7 +98,10 @@ def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | Non
 
     All resources are known only for built-in groups, and only in versions that are on by default.
     """
-    if _ALL in name or not rule.api_groups or any(not _is_complete(group, rule) for group in rule.api_groups):
+    served = {(resource.group, resource.version) for resource in served_resources()}
+    wanted = [pair for pair in product(rule.api_groups, rule.api_versions) if pair[1] != _ALL]
+    complete = {group for group, _ in served}.issuperset(rule.api_groups) and served.issuperset(wanted)
+    if _ALL in name or not rule.api_groups or not complete:
         return None
     known = [resource for resource in catalog.resources if resource.group in rule.api_groups]
     if any(resource.name == name for resource in known):
@@ -110,11 +113,6 @@ def _misnamed(rule: NamedRule, name: str, catalog: ResourceCatalog) -> str | Non
         return singular[0]
     suggestion = closest(name, [resource.name for resource in known])
     return suggestion if suggestion or _ALL not in rule.api_versions else None
-
-
-def _is_complete(group: str, rule: NamedRule) -> bool:
-    versions = {resource.version for resource in served_resources() if resource.group == group}
-    return bool(versions) and all(version == _ALL or version in versions for version in rule.api_versions)
 
 
 def _impossible(rule: NamedRule, name: str) -> str | None:
@@ -134,7 +132,10 @@ def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> I
     for index, requirement in enumerate(requirements):
         for other in requirements[:index]:
             if requirement.key == other.key and _contradict(requirement, other):
-                both = f"{_shown(other)} and {_shown(requirement)}"
+                both = " and ".join(
+                    f"{each.operator} [{', '.join(each.values)}]" if each.values else each.operator
+                    for each in (other, requirement)
+                )
                 message = f"no object can meet both requirements for the label {requirement.key}: {both}"
                 yield subject.at(_ID, path, message, "remove one of them")
 
@@ -146,11 +147,6 @@ def _contradict(requirement: SelectorRequirement, other: SelectorRequirement) ->
     if requirement.operator == other.operator == "In":
         return not set(requirement.values) & set(other.values)
     return {"In", "NotIn"} == set(pair) and set(pair["In"].values) <= set(pair["NotIn"].values)
-
-
-def _shown(requirement: SelectorRequirement) -> str:
-    values = f" [{', '.join(requirement.values)}]" if requirement.values else ""
-    return f"{requirement.operator}{values}"
 
 
 def _overlap(rule: NamedRule, other: NamedRule) -> bool:

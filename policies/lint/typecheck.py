@@ -18,7 +18,7 @@ from typing import Any
 from policies.admissionpolicy import schema
 from policies.admissionpolicy import schema as schemas
 from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, Scope, served_resources
-from policies.admissionpolicy.model import Expression, NamedRule, ParamKind, Policy
+from policies.admissionpolicy.model import Expression, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
 from policies.cel.checker import check
@@ -231,20 +231,16 @@ def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersio
     """The kinds for which a policy is checked, in Kubernetes' order: those of rules without wildcards."""
     collected: list[GroupVersionKind] = []
     for rule in policy.match_constraints.resource_rules:
-        kinds = [kind for target in _targets(rule) for kind in catalog.kinds(*target)]
+        if any("*" in name for name in (*rule.api_groups, *rule.api_versions)):
+            continue
+        plain = sorted(name for name in rule.resources if "*" not in name and "/" not in name)  # no subresources
+        targets = product(sorted(rule.api_groups), sorted(rule.api_versions), plain)
+        kinds = [kind for target in targets for kind in catalog.kinds(*target)]
         collected += kinds[:TYPES_LIMIT]
         if len(kinds) >= TYPES_LIMIT:
             break
     known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
-
-
-def _targets(rule: NamedRule) -> Iterator[tuple[str, str, str]]:
-    """Groups, versions and resources of a rule without wildcards. Subresources are ignored."""
-    if any("*" in name for name in (*rule.api_groups, *rule.api_versions)):
-        return
-    plain = sorted(name for name in rule.resources if "*" not in name and "/" not in name)
-    yield from product(sorted(rule.api_groups), sorted(rule.api_versions), plain)
 
 
 class TypedPolicy:
@@ -269,7 +265,10 @@ class TypedPolicy:
         self._exact = exact
         untyped = None if exact else types.DYN
         self.object = None if kind is None else _declared(kind, catalog, untyped)
-        self.params = None if policy.param_kind is None else _declared(_kind(policy.param_kind), catalog, untyped)
+        self.params = None
+        if (parameters := policy.param_kind) is not None:
+            group, _, version = parameters.api_version.rpartition("/")
+            self.params = _declared(GroupVersionKind(group, version, parameters.kind), catalog, untyped)
         dialect = Dialect(catalog.release, stored=True)
         known = admission(params=policy.param_kind is not None, dialect=dialect)
         self._environment = _environment(known, self.object, self.params, exact=exact)
@@ -348,18 +347,8 @@ class TypedPolicy:
 
     def tests(self, fields: Mapping[int, bool] | None = None) -> KindTests:
         """The tests of the kind; `fields`: the known results of `has()`, by position."""
-        known = self.variables
-
-        def variable(name: str) -> Node | None:
-            tree = known.get(name)
-            return None if isinstance(tree, CompileError) else tree
-
-        return KindTests(self.kind, variable, fields or {})
-
-
-def _kind(param_kind: ParamKind) -> GroupVersionKind:
-    group, _, version = param_kind.api_version.rpartition("/")
-    return GroupVersionKind(group, version, param_kind.kind)
+        trees = {name: tree for name, tree in self.variables.items() if not isinstance(tree, CompileError)}
+        return KindTests(self.kind, trees.get, fields or {})
 
 
 def _declared(kind: GroupVersionKind, catalog: ResourceCatalog, untyped: Type | None) -> DeclaredType | None:

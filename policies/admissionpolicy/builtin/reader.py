@@ -6,7 +6,7 @@ Quantities and times have one spelling, and empty fields are gone. The errors ar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from policies.admissionpolicy.builtin.table import MICRO_TIME, QUANTITY, TIME
@@ -45,8 +45,6 @@ def quantity_of(value: Any) -> quantity.Quantity | None:
 
 _IF_EMPTY = ("empty", "zero")
 _BITS = {"int32": 32, "int64": 64, "integer": 64}
-_NUMBERS = {"int32": "int32", "int64": "int64", "integer": "int64"}
-_INT32 = Atom(Scalar("numeric", "int32"))
 _BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 _FOREIGN = re.compile("[^A-Za-z0-9+/=\r\n]")
 _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -85,13 +83,16 @@ class Reader:
 
     def _value(self, before: Any, after: Any, atom: Atom, context: _Context | None) -> Any:
         if atom.scalar is not None and atom.scalar.form == "int-or-string":
-            return self._int_or_string(after, context)
+            is_int = isinstance(after, int) and not isinstance(after, bool) and -(2**31) <= after < 2**31
+            if isinstance(after, str) or is_int:
+                return after
+            raise _mismatch(context, after, atom)
         if (atom.map, atom.list, atom.scalar).count(None) < 2:  # any JSON is allowed
             return after
         if atom.map is not None:
             if not isinstance(after, dict):
                 raise _mismatch(context, after, atom)
-            return self._map(before if isinstance(before, dict) else {}, after, atom, atom.map, context)
+            return self._map(before if isinstance(before, dict) else {}, after, atom.map, context)
         if atom.list is not None:
             if not isinstance(after, list):
                 raise _mismatch(context, after, atom)
@@ -99,7 +100,7 @@ class Reader:
         return after if atom.scalar is None else self._scalar(after, atom, atom.scalar, context)
 
     def _map(
-        self, before: Mapping[str, Any], after: dict[str, Any], atom: Atom, kind: MapType, context: _Context | None
+        self, before: Mapping[str, Any], after: dict[str, Any], kind: MapType, context: _Context | None
     ) -> dict[str, Any]:
         read: dict[str, Any] = {}
         # The order of keys in the JSON that the API server decodes is that of its errors.
@@ -116,8 +117,7 @@ class Reader:
             elif value.__class__ is str and child.is_text:
                 read[key] = value
             else:
-                inner = _Context(context, key, atom if key in kind.fields else None)
-                read[key] = self._read(before.get(key, ABSENT), value, child, inner)
+                read[key] = self._read(before.get(key, ABSENT), value, child, _Context(context, key))
         result = {key: read[key] for key in after if key in read}
         if kind.omissions is not None:
             result = self._encoded(result, kind, kind.omissions)
@@ -181,13 +181,6 @@ class Reader:
             raise _mismatch(context, value, atom)
         return value
 
-    def _int_or_string(self, value: Any, context: _Context | None) -> Any:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31:
-            return value
-        raise _mismatch(context if self._as_json else None, value, _INT32)
-
     def _number(self, value: float, atom: Atom, kind: Scalar, context: _Context | None) -> float:
         bits = _BITS.get(kind.form)
         if bits is None:
@@ -197,7 +190,7 @@ class Reader:
             if self._as_json and not (self._lenient and value.is_integer()):
                 raise _mismatch(context, value, atom)
             if not value.is_integer():
-                raise DecodingError(f"cannot convert float64 to {_NUMBERS[kind.form]}")
+                raise DecodingError(f"cannot convert {value} to {kind.form}")
             value = int(value)
         if -half <= value < half:
             return value
@@ -207,11 +200,10 @@ class Reader:
 
 
 class _Context(NamedTuple):
-    """The reader's position for messages: a step below another one, and the type that has it if it is a field."""
+    """The reader's position for messages: a step below another one."""
 
     above: _Context | None
     step: str | int
-    owner: Atom | None = None
 
     @property
     def path(self) -> str:
@@ -220,41 +212,12 @@ class _Context(NamedTuple):
             return f"{above}[{self.step}]"
         return f"{above}.{self.step}" if above else self.step
 
-    @property
-    def fields(self) -> Iterator[tuple[str, Atom]]:
-        if self.above is not None:
-            yield from self.above.fields
-        if self.owner is not None:
-            yield str(self.step), self.owner
-
 
 def _mismatch(context: _Context | None, value: Any, atom: Atom) -> DecodingError:
-    fields = list(context.fields) if context is not None else []
-    owner = fields[-1][1].name.rpartition(".")[2] if fields else ""
-    place = f"struct field {owner}.{'.'.join(name for name, _ in fields)}" if fields else "value"
-    return DecodingError(f"json: cannot unmarshal {_described(value, atom)} into Go {place} of type {_type(atom)}")
-
-
-def _described(value: Any, atom: Atom) -> str:
-    name = json_name(value)
-    if name != "number" or atom.scalar is None or atom.scalar.type != "numeric":
-        return name
-    return f"number {general(value) if isinstance(value, float) else value}"
-
-
-def _type(atom: Atom) -> str:
-    """The Go type of a place, as far as the OpenAPI schema tells."""
-    if atom.map is not None:
-        if atom.name:
-            return ".".join(atom.name.split(".")[-2:])
-        return "map[string]interface {}" if atom.map.element is None else f"map[string]{_type(atom.map.element.atom)}"
-    if atom.list is not None:
-        return f"[]{_type(atom.list.element.atom)}"
-    if atom.scalar is None or atom.scalar.type == "untyped":
-        return "interface {}"
-    if atom.scalar.form == "byte":
-        return "[]uint8"
-    return {"string": "string", "boolean": "bool"}.get(atom.scalar.type) or _NUMBERS.get(atom.scalar.form, "float64")
+    scalar = "any value" if atom.scalar is None else atom.scalar.form or atom.scalar.type
+    expected, given = "map" if atom.map else "list" if atom.list else scalar, json_name(value)
+    given = f"number {value}" if given == "number" else given
+    return DecodingError(f"{'' if context is None else f'{context.path}: '}expected {expected}, got {given}")
 
 
 def _name(item: Any, kind: ListType) -> Any:

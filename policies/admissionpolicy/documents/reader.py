@@ -32,12 +32,7 @@ from policies.admissionpolicy.documents.document import (
 from policies.admissionpolicy.documents.exception import WrittenException
 from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
 from policies.admissionpolicy.documents.validation import PATCHES, validate_binding, validate_policy
-from policies.admissionpolicy.model import (
-    Binding,
-    Expression,
-    Origin,
-    Policy,
-)
+from policies.admissionpolicy.model import Binding, Expression, Origin, Policy
 from policies.cel.environment import NEW, Dialect
 from policies.engine.match import LabelSelector
 from policies.engine.request import GroupVersionKind
@@ -131,8 +126,7 @@ def portable(part: Part) -> Part:
 def trusted(document: Document) -> Policy | Binding:
     """The policy or binding in a document that is known to have no errors, without compiling its expressions."""
     value = document.value
-    kind, version = value["kind"], value["apiVersion"].rpartition("/")[2]
-    return _built(decode(value, KINDS[kind], Spot(Report(document)), version), document)
+    return _built(decode(value, KINDS[value["kind"]], Spot(Report(document))), document)
 
 
 def together(objects_read: Iterable[Part], today: date | None = None, *, complete: bool = False) -> Loaded:
@@ -259,7 +253,11 @@ def _kind(document: Document, spot: Spot) -> str | None:
     if exception.is_meant(group, kind):
         meant, api_version = exception.KIND, f"{exception.GROUP}/{exception.VERSION}"
     else:
-        meant, api_version = _misspelt(kind, group), f"{GROUP}/v1"
+        meant, api_version = "", f"{GROUP}/v1"
+        if group == GROUP and not kind.endswith("WebhookConfiguration"):
+            meant = closest(kind, KINDS)
+        elif kind in KINDS and (not group or closest(group, [GROUP])):
+            meant = kind
     if meant:
         spot.child("apiVersion" if meant == kind else "kind").fault(
             f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
@@ -267,13 +265,6 @@ def _kind(document: Document, spot: Spot) -> str | None:
             path="",
         )
     return None
-
-
-def _misspelt(kind: str, group: str) -> str:
-    """The kind of policy or binding that is probably intended; empty for an object of another kind or group."""
-    if group == GROUP:
-        return "" if kind.endswith("WebhookConfiguration") else closest(kind, KINDS)
-    return kind if kind in KINDS and (not group or closest(group, [GROUP])) else ""
 
 
 def _part(document: Document, dialect: Dialect) -> Part:
@@ -286,7 +277,7 @@ def _part(document: Document, dialect: Dialect) -> Part:
     for path in document.duplicates:
         top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
     own, version = kind == exception.KIND, str(document.value["apiVersion"]).rpartition("/")[2]
-    value = decode(document.value, EXCEPTION if own else KINDS[kind], top, version)
+    value = decode(document.value, EXCEPTION if own else KINDS[kind], top)
     if own:
         exception.validate(replace(top, value=value))
     else:

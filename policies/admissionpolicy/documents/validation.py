@@ -9,15 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from policies.admissionpolicy.documents.document import (
-    Spot,
-    Word,
-    duplicate,
-    invalid,
-    required,
-    show,
-    unsupported,
-)
+from policies.admissionpolicy.documents.document import Spot, Word, duplicate, invalid, required, show, unsupported
 from policies.admissionpolicy.documents.expression import Expressions
 from policies.admissionpolicy.model import DERIVE, OWN_ANNOTATIONS, OWN_PREFIX
 from policies.cel.environment import Dialect

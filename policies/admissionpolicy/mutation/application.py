@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +47,7 @@ class InternalError(MutationError):
 
 
 class OperationError(Exception):
-    """An operation that cannot be applied; the text is the API server's."""
+    """An operation that cannot be applied."""
 
 
 class DisagreementError(OperationError):
@@ -78,81 +77,59 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
     """The document after the operations. Raises OperationError, or DisagreementError if a test fails."""
     copied = 0
     for operation in operations:
-        path = operation.path
-        match operation.op:
-            case "add":
-                place = _find(document, path, f'add operation does not apply: doc is missing path: "{path}"')
-                with _within(f"error in add for path: '{path}'"):
-                    document = _added(document, place, None if operation.value is ABSENT else operation.value)
-            case "remove":
-                place = _find(document, path, f'remove operation does not apply: doc is missing path: "{path}"')
-                with _within(f"error in remove for path: '{path}'"):
-                    document = _removed(document, place)
-            case "replace":
-                document = _replaced(document, path, None if operation.value is ABSENT else operation.value)
-            case "move":
-                source = _source(document, operation)
-                with _within(f"error in move for path: '{source.last}'"):
-                    value = _get(source.container, source.last)
-                    document = _removed(document, source)
-                place = _destination(document, operation)
-                with _within(f"error in move for path: '{path}'"):
-                    document = _added(document, place, value)
-            case "copy":
-                document, copied = _copied(document, operation, copied)
-            case "test":
-                _test(document, operation)
-            case unknown:
-                raise OperationError(f"Unexpected kind: {unknown}")
+        try:
+            if operation.op == "copy":
+                source = _find(document, operation.from_)
+                value = _get(source.container, source.last)
+                if value is not None:
+                    copied += len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+                if copied > MAX_COPIED_BYTES:
+                    raise OperationError(f"the patch copies {copied} bytes, and may copy {MAX_COPIED_BYTES}")  # noqa: TRY301
+                document = _added(document, _find(document, operation.path), value)
+            else:
+                document = _applied(document, operation)
+        except DisagreementError:
+            raise
+        except OperationError as error:
+            origin = f" from {operation.from_}" if operation.from_ else ""
+            raise OperationError(f"{operation.op} {operation.path}{origin}: {error}") from error
     return document
 
 
-@contextmanager
-def _within(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OperationError as error:
-        raise OperationError(f"{what}: {error}") from error
-
-
-def _replaced(document: Any, path: str, value: Any) -> Any:
-    if not path:
-        if not isinstance(value, dict | list):
-            raise OperationError("replace operation value must be object or array: %!w(<nil>)")
-        return value
-    place = _find(document, path, f"replace operation does not apply: doc is missing path: {path}")
-    try:
-        key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
-    except OperationError as error:
-        raise OperationError(f"replace operation does not apply: doc is missing key: {path}: missing value") from error
-    return _changed(document, place.parents, lambda container: container.__setitem__(key, value))
-
-
-def _copied(document: Any, operation: Operation, copied: int) -> tuple[Any, int]:
-    """The document after a copy, and the size of everything that the patch has copied."""
-    source = _source(document, operation)
-    with _within(f"error in copy for from: '{operation.from_}'"):
-        value = _get(source.container, source.last)
-    place = _destination(document, operation)
-    if value is not None:
-        copied += len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
-    if copied > MAX_COPIED_BYTES:
-        raise OperationError(
-            f"Unable to complete the copy, the accumulated size increase of copy is {copied}, "
-            f"exceeding the limit {MAX_COPIED_BYTES}"
-        )
-    with _within("error while adding value during copy"):
-        return _added(document, place, value), copied
+def _applied(document: Any, operation: Operation) -> Any:
+    """The document after an operation that is no copy."""
+    path, value = operation.path, None if operation.value is ABSENT else operation.value
+    match operation.op:
+        case "add":
+            return _added(document, _find(document, path), value)
+        case "remove":
+            return _removed(document, _find(document, path))
+        case "replace" if not path:
+            if not isinstance(value, dict | list):
+                raise OperationError("the whole must be a map or a list")
+            return value
+        case "replace":
+            place = _find(document, path)
+            key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
+            return _changed(document, place.parents, lambda container: container.__setitem__(key, value))
+        case "move":
+            source = _find(document, operation.from_)
+            value = _get(source.container, source.last)
+            document = _removed(document, source)
+            return _added(document, _find(document, path), value)
+        case "test":
+            _test(document, operation)
+            return document
+        case _:
+            raise OperationError("there is no such operation")
 
 
 def _test(document: Any, operation: Operation) -> None:
     if not operation.path:
         agrees = operation.value is not ABSENT and _equal(document, operation.value)
     else:
-        missing = f"test operation does not apply: is missing path: {operation.path}"
-        place = _find(document, operation.path, missing)
-        with _within(f"error in test for path: '{operation.path}'"):
-            value = _get(place.container, place.last)
+        place = _find(document, operation.path)
+        value = _get(place.container, place.last)
         if value is None:  # null or missing: equal only to a test without a value
             agrees = operation.value is ABSENT
         else:  # a test treats null as an empty map
@@ -161,35 +138,18 @@ def _test(document: Any, operation: Operation) -> None:
         raise DisagreementError(f"testing value {operation.path} failed: test failed")
 
 
-def _source(document: Any, operation: Operation) -> _Place:
-    if not operation.from_:
-        words = f"{operation.op} operation failed to decode from: operation, missing from field: missing value"
-        raise OperationError(words)
-    problem = f"{operation.op} operation does not apply: doc is missing from path: {operation.from_}"
-    return _find(document, operation.from_, problem)
-
-
-def _destination(document: Any, operation: Operation) -> _Place:
-    problem = f"{operation.op} operation does not apply: doc is missing destination path: {operation.path}"
-    return _find(document, operation.path, problem)
-
-
-def _find(document: Any, path: str, problem: str) -> _Place:
-    """The target of a path. Raises OperationError with the problem if its container does not exist."""
-    missing = OperationError(f"{problem}: missing value")
+def _find(document: Any, path: str) -> _Place:
+    """The target of a path. Raises OperationError if its container does not exist."""
     _, *parts = path.split("/")
     if not parts:
-        raise missing
+        raise OperationError("the path begins with no slash")
     container = document
     parents: list[str | int] = []
-    for part in parts[:-1]:
-        try:
-            key = _decoded(part) if isinstance(container, dict) else _index(_decoded(part), len(container))
-        except OperationError as error:
-            raise missing from error
+    for part in map(_decoded, parts[:-1]):
+        key = part if isinstance(container, dict) else _index(part, len(container))
         container = container.get(key) if isinstance(container, dict) else container[key]
         if not isinstance(container, dict | list):
-            raise missing
+            raise OperationError(f"there is no map or list at {part}")
         parents.append(key)
     return _Place(container, tuple(parents), _decoded(parts[-1]))
 
@@ -198,18 +158,11 @@ def _decoded(part: str) -> str:
     return re.sub("~[01]", lambda escape: _ESCAPES[escape[0]], part) if "~" in part else part
 
 
-def _number(text: str) -> int:
-    if _INDEX.fullmatch(text) is None:
-        raise OperationError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
-    return int(text)
-
-
-def _index(text: str, size: int) -> int:
-    """The index for a list of that size; negative indexes count from the end."""
-    number = _number(text)
-    if not -size <= number < size:
-        raise OperationError(f"Unable to access invalid index: {number}: invalid index referenced")
-    return number % size
+def _index(text: str, size: int, *, of: int | None = None) -> int:
+    """The index for a list of that size; negative indexes count from the end. of: the size that a message names."""
+    if _INDEX.fullmatch(text) is None or not -size <= int(text) < size:
+        raise OperationError(f"{text} is no index in a list of {size if of is None else of}")
+    return int(text) % size
 
 
 def _get(container: Any, key: str) -> Any:
@@ -220,23 +173,14 @@ def _added(document: Any, place: _Place, value: Any) -> Any:
     if isinstance(place.container, dict):
         return _changed(document, place.parents, lambda container: container.__setitem__(place.last, value))
     size = len(place.container)
-    if place.last == "-":
-        at = size
-    else:
-        try:
-            number = _number(place.last)
-        except OperationError as error:
-            raise OperationError(f"value was not a proper array index: '{place.last}': {error}") from error
-        if not -size - 1 <= number <= size:
-            raise OperationError(f"Unable to access invalid index: {number}: invalid index referenced")
-        at = number % (size + 1)
+    at = size if place.last == "-" else _index(place.last, size + 1, of=size)
     return _changed(document, place.parents, lambda container: container.insert(at, value))
 
 
 def _removed(document: Any, place: _Place) -> Any:
     if isinstance(place.container, dict):
         if place.last not in place.container:
-            raise OperationError(f"Unable to remove nonexistent key: {place.last}: missing value")
+            raise OperationError(f"there is no {place.last}")
         return _changed(document, place.parents, lambda container: container.pop(place.last))
     at = _index(place.last, len(place.container))
     return _changed(document, place.parents, lambda container: container.pop(at))

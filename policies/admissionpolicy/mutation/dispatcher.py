@@ -20,12 +20,7 @@ from policies.admissionpolicy.evaluation.parameters import (
     collect,
     scope_of,
 )
-from policies.admissionpolicy.evaluation.result import (
-    Finding,
-    Result,
-    combined,
-    result_of,
-)
+from policies.admissionpolicy.evaluation.result import Finding, Result, combined, result_of
 from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, conditions_hold
 from policies.admissionpolicy.model import DENY, Binding
 from policies.admissionpolicy.mutation.application import (

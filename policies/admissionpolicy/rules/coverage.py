@@ -12,7 +12,7 @@ from typing import NamedTuple
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.derivation import derive, is_derived
 from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, NamespaceLabels
-from policies.admissionpolicy.model import Binding, MatchResources, Policy
+from policies.admissionpolicy.model import Binding, NamedRule, Policy
 from policies.engine.request import AdmissionRequest
 from policies.kubernetes.spelling import closest
 from policies.objects.workload import Workload
@@ -76,7 +76,13 @@ class Coverage:
         for policy, bindings in self._bound:
             reach = self._reach(policy)
             if reach < Reach.MATCHED:
-                yield Idle(policy.name, _reason(policy, bindings, reach), _hint(policy.match_constraints))
+                rules = policy.match_constraints.resource_rules
+                reason = f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
+                if reach == Reach.NOTHING:
+                    reason = ", ".join(dict.fromkeys(name for rule in rules for name in rule.resources))
+                elif reach == Reach.RESOURCE:
+                    reason = "the selectors of its matchConstraints"
+                yield Idle(policy.name, reason, _hint(rules))
 
     def _reach(self, policy: Policy) -> Reach:
         return self.reach.get((policy.kind, policy.name), Reach.NOTHING)
@@ -99,19 +105,10 @@ class Coverage:
             return True  # nobody knows; the policy's own failure is told elsewhere
 
 
-def _reason(policy: Policy, bindings: Iterable[Binding], reach: Reach) -> str:
-    if reach == Reach.NOTHING:
-        rules = policy.match_constraints.resource_rules
-        return ", ".join(dict.fromkeys(name for rule in rules for name in rule.resources))
-    if reach == Reach.RESOURCE:
-        return "the selectors of its matchConstraints"
-    return f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
-
-
-def _hint(constraints: MatchResources) -> str:
+def _hint(rules: Iterable[NamedRule]) -> str:
     """The names of resources that stand for those that do not exist in a built-in group; empty if there are none."""
     meant = []
-    for rule in constraints.resource_rules:
+    for rule in rules:
         known = {each.name for each in served_resources() if each.group in rule.api_groups}
         meant += [closest(name, known) for name in rule.resources if known and "*" not in name and name not in known]
     return ", ".join(filter(None, dict.fromkeys(meant)))

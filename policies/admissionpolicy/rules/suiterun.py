@@ -125,7 +125,11 @@ class SuiteRun:
         if mutated.denial is not None:
             refusals = tuple(finding.message for finding in mutated.result.findings if finding.denies)
             return Expectation(verdict="denied", messages=refusals)
-        texts = self._derived(review) if case.derived else self._native(review)
+        if case.derived:
+            texts = self._derived(review)
+        else:
+            findings, actions = self._findings(review), get_args(ValidationAction)
+            texts = {action: tuple(one.message for one in findings if action in one.actions) for action in actions}
         unchanged = texts["Deny"] or mutated.object == review.request.object
         return Expectation(
             verdict="denied" if texts["Deny"] else "allowed",
@@ -146,13 +150,6 @@ class SuiteRun:
         policies = self._of("MutatingAdmissionPolicy") if is_seen(request) else ()
         mutated, _ = MutatingPolicies(policies, given, self._schemas).mutated(request, facts)
         return _CaseReview(request, replace(request, object=mutated.object), facts, given, mutated)
-
-    def _native(self, review: _CaseReview) -> Texts:
-        findings = self._findings(review)
-        actions: tuple[ValidationAction, ...] = get_args(ValidationAction)
-        return {
-            action: tuple(finding.message for finding in findings if action in finding.actions) for action in actions
-        }
 
     def _findings(self, review: _CaseReview) -> tuple[Finding, ...]:
         if not is_seen(review.request):

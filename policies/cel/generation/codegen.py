@@ -26,7 +26,7 @@ from policies.engine.interruption import Expired
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
-class Generator(emitter.NodeEmitter):
+class Generator(emitter.Emitter):
     """Writes the body of the function of one expression; of no certain one, without a tree."""
 
     def __init__(self, tree: ast.Node | None) -> None:

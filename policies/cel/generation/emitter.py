@@ -123,10 +123,14 @@ class UnsupportedError(Exception):
 class Emitter:
     """Collects the body of one function.
 
-    room: for how many more characters there is room. charged: the sum of all costs that do not depend on values.
+    certain: ids of the macros before which the code leaves nothing to be computed, as in `certain_loops`. scopes: the
+    generated names of the variables of macros. room: for how many more characters there is room. charged: the sum of
+    all costs that do not depend on values.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, certain: frozenset[int]) -> None:
+        self.certain = certain
+        self.scopes: list[dict[str, str]] = []
         self.lines: list[str] = []
         self.constants: dict[str, Value] = {}
         self.known: dict[Path, str] = {}
@@ -205,27 +209,3 @@ class Emitter:
         self._depth -= 1
         self._loops = loops
         self.known = known
-
-
-class NodeEmitter(Emitter):
-    """An emitter that also writes nodes. Calls and macros need no more of the generator.
-
-    certain: the macros before which the code leaves nothing to be computed, as in `certain_loops`, by id.
-    """
-
-    def __init__(self, certain: frozenset[int]) -> None:
-        super().__init__()
-        self.certain = certain
-        self.scopes: list[dict[str, str]] = []  # variables of macros
-
-    def value(self, node: Node) -> str:
-        """An expression for a node's value. It may be used only once."""
-        raise NotImplementedError
-
-    def truth(self, node: Node) -> str:
-        """An expression for a node's value that is certainly true or false."""
-        raise NotImplementedError
-
-    def condition(self, node: Node) -> tuple[str, Facts, Facts]:
-        """An expression that is true or false, with the facts if it holds and those if it does not."""
-        raise NotImplementedError

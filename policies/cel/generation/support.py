@@ -11,11 +11,7 @@ from policies.cel.equality import equal
 from policies.cel.errors import BudgetError
 from policies.cel.evaluation.run import check_key, present, qualify
 from policies.cel.library.lists import insert, insert_all
-from policies.cel.library.operators import (
-    different,
-    is_in,
-    length,
-)
+from policies.cel.library.operators import different, is_in, length
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, NONE, Optional, Value
 from policies.engine.interruption import Expired, look

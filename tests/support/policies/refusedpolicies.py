@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,8 @@ def _big() -> dict[str, tuple[dict[str, Any], list[str]]]:
 
 
 def without_own_words(text: str) -> str:
-    """The text up to the message of a syntax error or an invalid pattern, which has our own wording."""
+    """The text up to what has our own wording: a syntax error, an invalid pattern, a value of a wrong type."""
+    text = re.sub(r"json: cannot unmarshal (\w+) into .*|expected \w+, got (\w+)", r"got \1\2", text, flags=re.DOTALL)
     for error in ("Syntax error: ", "error parsing regexp: "):
         head, found, _ = text.partition(error)
         text = head + found

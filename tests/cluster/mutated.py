@@ -17,7 +17,7 @@ from cluster.mutations import CASES, CRD, GROUP, OBJECTS, SCHEMA, Mutation
 from cluster.polling import NotYet
 from cluster.programs import judged_as
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.mutation import application
+from policies.admissionpolicy.mutation import dispatcher
 from policies.cel import types
 from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
@@ -148,9 +148,9 @@ def ours(case: Mutation, given: Manifest) -> Manifest:
     for expression in case.expressions:
         value = _evaluated(expression, obj)
         if isinstance(value, list):
-            obj = application.apply_json_patch(obj, value, found, ()) or obj
+            obj = dispatcher.apply_json_patch(obj, value, found, ()) or obj
         else:
-            obj = application.apply_configuration(obj, value, found, ())
+            obj = dispatcher.apply_configuration(obj, value, found, ())
     return obj
 
 

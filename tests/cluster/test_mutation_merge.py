@@ -13,7 +13,7 @@ from cluster.mutated import Answer, Client, Recorded
 from cluster.mutations import CASES, LENIENT, SAME, Mutation
 from cluster.programs import release
 from policies.admissionpolicy.builtin.table import types_of
-from policies.admissionpolicy.mutation import application
+from policies.admissionpolicy.mutation import dispatcher
 from policies.kubernetes.release import RELEASES, named
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def _ours(case: Mutation, recorded: Recorded, client: Client, place: str) -> Ans
     """What our engine makes of a case, with the API server's defaults."""
     try:
         obj = mutated.ours(case, recorded.given)
-    except application.InternalError as error:
+    except dispatcher.InternalError as error:
         return Answer(500, message=str(error))
-    except application.MutationError as error:
+    except dispatcher.MutationError as error:
         return Answer(403, message=f"policy '{case.name}' with binding '{case.name}' denied request: {error}")
     return mutated.relabelled(mutated.create(client, place, case.object, "none", obj))

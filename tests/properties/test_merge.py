@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.mutation import application, merge
-from policies.admissionpolicy.mutation.application import (
+from policies.admissionpolicy.mutation import dispatcher, merge
+from policies.admissionpolicy.mutation.dispatcher import (
     MutationError,
     Operation,
     OperationError,
@@ -171,7 +171,7 @@ def test_operations_change_no_document(document: Any, patch: list[Operation]) ->
     before = deepcopy((document, [operation.value for operation in patch if operation.value is not ABSENT]))
 
     try:
-        application.apply(document, patch)
+        dispatcher.apply(document, patch)
     except OperationError:
         pass
     finally:

@@ -1,16 +1,28 @@
 """Applies MutatingAdmissionPolicies with their bindings and parameters to one request, as kube-apiserver does.
 
-Sources: k8s.io/apiserver's pkg/admission/plugin/policy/mutating/dispatcher.go and generic/policy_dispatcher.go.
+Sources: k8s.io/apiserver's pkg/admission/plugin/policy mutating/{dispatcher.go,patch} and generic/policy_dispatcher.go,
+and for JSON Patch gopkg.in/evanphx/json-patch.v4. That differs from RFC 6902 and from the package jsonpatch: `replace`
+sets a missing field, `copy` reads null from a missing field, an index may count from the end, and a path without a
+leading slash loses its first part. The result is what the next mutation is given: read into the type of its kind, so
+that an empty map is gone, and with the API server's defaults. Arguments are not changed; the result shares with them
+what does not change.
+
+MutationError        fails the mutation; the policy's failurePolicy decides
+└─ InternalError     a bare error 500 there, whatever the failurePolicy says
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
+from policies.admissionpolicy.builtin.defaults import filled
+from policies.admissionpolicy.builtin.reader import DecodingError, Reader
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation.inputs import Inputs, Json
 from policies.admissionpolicy.evaluation.parameters import (
@@ -23,19 +35,332 @@ from policies.admissionpolicy.evaluation.parameters import (
 from policies.admissionpolicy.evaluation.result import Finding, Result, combined, result_of
 from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, conditions_hold
 from policies.admissionpolicy.model import DENY, Binding
-from policies.admissionpolicy.mutation.application import (
-    InternalError,
-    MutationError,
-    apply_configuration,
-    apply_json_patch,
-)
+from policies.admissionpolicy.mutation import conversion, merge
 from policies.admissionpolicy.schema import Schema, unknown
 from policies.cel.cost import POLICY_LIMIT
-from policies.cel.patchtypes import ObjectValue
+from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.syntax.source import CompileError
-from policies.cel.values import Value
-from policies.engine.interruption import PostponedError, SkippedPolicyError, TimeLimitError, look
+from policies.cel.values import ABSENT, Optional, Value
+from policies.engine.interruption import PostponedError, SkippedPolicyError, TimeLimitError, look, spend
 from policies.engine.request import JsonObject
+from policies.golang.strconv import quote
+
+MAX_COPIED_BYTES = 3 * 1024 * 1024  # --json-patch-max-copy-bytes of kube-apiserver's defaults (server/config.go)
+_TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
+_NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+_MOST_VALUES = 1_000_000  # far more than in an object of 3 MiB
+_EACH = 2.0  # microseconds of a value
+_INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_ESCAPES = {"~0": "~", "~1": "/"}
+
+
+class MutationError(Exception):
+    """A mutation that cannot be applied."""
+
+
+class InternalError(MutationError):
+    """A patched object that cannot be decoded: the API server answers with error 500, whatever the failurePolicy is."""
+
+
+class OperationError(Exception):
+    """An operation that cannot be applied."""
+
+
+class DisagreementError(OperationError):
+    """A `test` failed, so that the whole patch is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation; `value` is JSON, or ABSENT if none was given."""
+
+    op: str
+    path: str
+    from_: str = ""
+    value: Any = ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The target of a path: its container, the keys and indexes to the container, and the last part of the path."""
+
+    container: Any
+    parents: tuple[str | int, ...]
+    last: str
+
+
+def apply(document: Any, operations: Iterable[Operation]) -> Any:
+    """The document after the operations. Raises OperationError, or DisagreementError if a test fails."""
+    copied = 0
+    for operation in operations:
+        try:
+            if operation.op == "copy":
+                source = _find(document, operation.from_)
+                value = _get(source.container, source.last)
+                if value is not None:
+                    copied += len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+                if copied > MAX_COPIED_BYTES:
+                    raise OperationError(f"the patch copies {copied} bytes, and may copy {MAX_COPIED_BYTES}")  # noqa: TRY301
+                document = _added(document, _find(document, operation.path), value)
+            else:
+                document = _applied(document, operation)
+        except DisagreementError:
+            raise
+        except OperationError as error:
+            origin = f" from {operation.from_}" if operation.from_ else ""
+            raise OperationError(f"{operation.op} {operation.path}{origin}: {error}") from error
+    return document
+
+
+def _applied(document: Any, operation: Operation) -> Any:
+    """The document after an operation that is no copy."""
+    path, value = operation.path, None if operation.value is ABSENT else operation.value
+    match operation.op:
+        case "add":
+            return _added(document, _find(document, path), value)
+        case "remove":
+            return _removed(document, _find(document, path))
+        case "replace" if not path:
+            if not isinstance(value, dict | list):
+                raise OperationError("the whole must be a map or a list")
+            return value
+        case "replace":
+            place = _find(document, path)
+            key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
+            return _changed(document, place.parents, lambda container: container.__setitem__(key, value))
+        case "move":
+            source = _find(document, operation.from_)
+            value = _get(source.container, source.last)
+            document = _removed(document, source)
+            return _added(document, _find(document, path), value)
+        case "test":
+            _test(document, operation)
+            return document
+        case _:
+            raise OperationError("there is no such operation")
+
+
+def _test(document: Any, operation: Operation) -> None:
+    if not operation.path:
+        agrees = operation.value is not ABSENT and _equal(document, operation.value)
+    else:
+        place = _find(document, operation.path)
+        value = _get(place.container, place.last)
+        if value is None:  # null or missing: equal only to a test without a value
+            agrees = operation.value is ABSENT
+        else:  # a test treats null as an empty map
+            agrees = value == {} if operation.value is None else _equal(value, operation.value)
+    if not agrees:
+        raise DisagreementError(f"testing value {operation.path} failed: test failed")
+
+
+def _find(document: Any, path: str) -> _Place:
+    """The target of a path. Raises OperationError if its container does not exist."""
+    _, *parts = path.split("/")
+    if not parts:
+        raise OperationError("the path begins with no slash")
+    container = document
+    parents: list[str | int] = []
+    for part in map(_decoded, parts[:-1]):
+        key = part if isinstance(container, dict) else _index(part, len(container))
+        container = container.get(key) if isinstance(container, dict) else container[key]
+        if not isinstance(container, dict | list):
+            raise OperationError(f"there is no map or list at {part}")
+        parents.append(key)
+    return _Place(container, tuple(parents), _decoded(parts[-1]))
+
+
+def _decoded(part: str) -> str:
+    return re.sub("~[01]", lambda escape: _ESCAPES[escape[0]], part) if "~" in part else part
+
+
+def _index(text: str, size: int, *, of: int | None = None) -> int:
+    """The index for a list of that size; negative indexes count from the end. of: the size that a message names."""
+    if _INDEX.fullmatch(text) is None or not -size <= int(text) < size:
+        raise OperationError(f"{text} is no index in a list of {size if of is None else of}")
+    return int(text) % size
+
+
+def _get(container: Any, key: str) -> Any:
+    return container.get(key) if isinstance(container, dict) else container[_index(key, len(container))]
+
+
+def _added(document: Any, place: _Place, value: Any) -> Any:
+    if isinstance(place.container, dict):
+        return _changed(document, place.parents, lambda container: container.__setitem__(place.last, value))
+    size = len(place.container)
+    at = size if place.last == "-" else _index(place.last, size + 1, of=size)
+    return _changed(document, place.parents, lambda container: container.insert(at, value))
+
+
+def _removed(document: Any, place: _Place) -> Any:
+    if isinstance(place.container, dict):
+        if place.last not in place.container:
+            raise OperationError(f"there is no {place.last}")
+        return _changed(document, place.parents, lambda container: container.pop(place.last))
+    at = _index(place.last, len(place.container))
+    return _changed(document, place.parents, lambda container: container.pop(at))
+
+
+def _changed(node: Any, parents: Sequence[str | int], edit: Callable[[Any], object]) -> Any:
+    fresh = node.copy()
+    if parents:
+        fresh[parents[0]] = _changed(node[parents[0]], parents[1:], edit)
+    else:
+        edit(fresh)
+    return fresh
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_equal(item, right[key]) for key, item in left.items())
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def apply_configuration(
+    obj: JsonObject, value: ObjectValue, schema: Schema, inputs: Iterable[Any] | None = None
+) -> JsonObject:
+    """The object with an `Object{...}` merged into it.
+
+    inputs: the other variables of the evaluation that hold JSON. They distinguish maps of the request from maps that
+    CEL made: inside a list or another map, the API server accepts only the former. Raises MutationError.
+    """
+    try:
+        _check_size(value)
+        _check_names(value)
+        configuration = conversion.Converter(None if inputs is None else [obj, *inputs]).fields(value)
+        configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+        return _merged(obj, configuration, schema)
+    except conversion.ConversionError as error:
+        raise MutationError("invalid return type: *dynamic.ObjectVal") from error
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
+
+
+def apply_json_patch(
+    obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema, inputs: Iterable[Any] | None = None
+) -> JsonObject | None:
+    """The object after a list of JSONPatch operations; None if a `test` failed.
+
+    inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError if
+    the result does not fit its kind.
+    """
+    converter = conversion.Converter(None if inputs is None else [obj, *inputs])
+    try:
+        _check_size([step.value for step in patch])
+        patched = apply(obj, [_operation(step, converter) for step in patch])
+        return decoded(obj, patched, schema)
+    except DisagreementError:
+        return None
+    except OperationError as error:
+        raise MutationError(f"JSON Patch: {error}") from error
+    except RecursionError as error:
+        raise MutationError(_TOO_DEEP) from error
+
+
+def decoded(obj: JsonObject, patched: Any, schema: Schema) -> JsonObject:
+    """A patched object as the strict decoder reads it. Only what differs from `obj` is read. Raises InternalError."""
+    whole = _whole(patched)
+    if not schema.typed:
+        return whole
+    reader = Reader(as_json=True)
+    try:
+        result = reader.read(obj, whole, schema.root)
+    except DecodingError as error:
+        raise InternalError(f"Internal error occurred: {error}") from error
+    if reader.unknown:
+        words = ", ".join(f"unknown field {quote(path)}" for path in reader.unknown)
+        raise InternalError(f"Internal error occurred: strict decoding error: {words}")
+    return filled(_whole(result), schema)
+
+
+def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonObject:
+    try:
+        merge.check(configuration, schema.root)
+    except merge.MergeError as error:
+        words = f"error applying patch: failed to convert patch object to typed object: {error}"
+        raise MutationError(words) from error
+    if refused := list(merge.atomics(configuration, schema.root)):
+        start = "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs"
+        raise MutationError(f"{start}: {', '.join(refused)}")
+    try:
+        merged = merge.merge(obj, configuration, schema.root)
+    except merge.MergeError as error:
+        raise MutationError(f"error applying patch: failed to merge patch: {error}") from error
+    if not schema.typed:
+        return _whole(merged)
+    try:
+        return filled(_whole(Reader(as_json=False).read(obj, merged, schema.root)), schema)
+    except DecodingError as error:
+        kind = f"{schema.kind.group}/{schema.kind.version}, Kind={schema.kind.kind}"
+        raise MutationError(f"unable to convert unstructured object to {kind}: {error}") from error
+
+
+def _whole(value: Any) -> JsonObject:
+    if not isinstance(value, dict):
+        raise InternalError("Internal error occurred: couldn't get version/kind")
+    return value
+
+
+def _operation(patch: JSONPatch, converter: conversion.Converter) -> Operation:
+    if patch.value is ABSENT:
+        return Operation(patch.op, patch.path, patch.from_)
+    if isinstance(patch.value, ObjectValue):
+        _check_names(patch.value)
+    try:
+        value = converter.json(patch.value)
+    except conversion.ConversionError as error:
+        raise MutationError(f"{_NO_JSON}: {error}") from error
+    return Operation(patch.op, patch.path, patch.from_, value)
+
+
+def _check_size(value: Value) -> None:
+    """Raises MutationError for what is too large written out: a list may hold another one twice, and that one too."""
+    size = _size(value, {})
+    if size > _MOST_VALUES:
+        raise MutationError(f"the patch has {size} values when it is written out, and may have {_MOST_VALUES}")
+    spend(_EACH * size)
+
+
+def _size(value: Value, known: dict[int, int]) -> int:
+    """The number of values, with 32 characters of a text as one. known: of lists and maps, by id."""
+    if isinstance(value, Optional):
+        return _size(value.value, known)
+    if isinstance(value, str):
+        return 1 + len(value) // 32
+    parts: Any = value.fields if isinstance(value, ObjectValue) else value
+    if not isinstance(parts, list | dict):
+        return 1
+    if id(parts) not in known:
+        inner = [*parts, *parts.values()] if isinstance(parts, dict) else parts
+        known[id(parts)] = 1 + sum(_size(part, known) for part in inner)
+    return known[id(parts)]
+
+
+def _check_names(value: ObjectValue) -> None:
+    if mismatches := list(_misnamed(value, value.name)):
+        raise MutationError("type mismatch: " + "\n".join(mismatches))
+
+
+def _misnamed(value: Value, path: str) -> Iterator[str]:
+    """A message for each object whose type does not fit its path, as in `Object{spec: Object.status{}}`."""
+    if isinstance(value, ObjectValue):
+        if value.name != path:
+            yield (
+                f"unexpected type name {quote(value.name)}, expected {quote(path)}, "
+                "which matches field name path from root Object type"
+            )
+        for name, item in value.fields.items():
+            yield from _misnamed(item, f"{path}.{name}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _misnamed(item, path)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _misnamed(item, path)
+
 
 Selected = Sequence[tuple[CompiledPolicy, Sequence[Binding]]]
 """Policies, each with its bindings that match a request."""

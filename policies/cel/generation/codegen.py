@@ -1,7 +1,7 @@
 """Turns a checked tree into the source of a Python function over plain decoded JSON.
 
 The function computes the value and the exact cost of an evaluation in which nothing fails. Any unusual case (a missing
-key, a value of another type, a very long text) raises an exception, and the exact evaluator of `steps.py` starts again.
+key, a value of another type, a very long text) raises an exception, and the exact evaluator of `plan.py` starts again.
 Evaluation has no side effects, so nothing is lost. The function may therefore compute in any order; only the conditions
 under which it computes something must match the reference.
 """

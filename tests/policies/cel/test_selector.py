@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.cel.library.selector import field_requirements, label_requirements
+from policies.cel.library.authorizer import field_requirements, label_requirements
 
 
 @pytest.mark.parametrize(

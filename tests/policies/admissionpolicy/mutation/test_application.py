@@ -9,7 +9,7 @@ import pytest
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.defaults import received
-from policies.admissionpolicy.mutation.application import (
+from policies.admissionpolicy.mutation.dispatcher import (
     InternalError,
     MutationError,
     apply_configuration,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from policies.admissionpolicy.mutation import application
-from policies.admissionpolicy.mutation.application import DisagreementError, Operation, OperationError
+from policies.admissionpolicy.mutation import dispatcher
+from policies.admissionpolicy.mutation.dispatcher import DisagreementError, Operation, OperationError
 from policies.cel.values import ABSENT
 
 _DOCUMENT: dict[str, Any] = {"map": {"a": 1, "none": None, "a/b": 2, "empty": {}}, "list": [1, 2, 3], "text": "x"}
@@ -55,7 +55,7 @@ def test_operations(operation: Operation, result: Any) -> None:
     """An operation does what it does in the API server, and the document is not changed."""
     before = deepcopy(_DOCUMENT)
 
-    assert application.apply(_DOCUMENT, [operation]) == result
+    assert dispatcher.apply(_DOCUMENT, [operation]) == result
     assert before == _DOCUMENT
 
 
@@ -80,7 +80,7 @@ def test_operations(operation: Operation, result: Any) -> None:
 def test_failed_tests(operation: Operation) -> None:
     """A test that does not agree is told from an operation that does not apply."""
     with pytest.raises(DisagreementError) as caught:
-        application.apply(_DOCUMENT, [operation])
+        dispatcher.apply(_DOCUMENT, [operation])
 
     assert str(caught.value) == f"testing value {operation.path} failed: test failed"
 
@@ -123,7 +123,7 @@ _AT = "{} is no index in a list of 3"
 def test_operations_that_do_not_apply(operation: Operation, text: str) -> None:
     """An operation that does not apply is refused, with the reason."""
     with pytest.raises(OperationError) as caught:
-        application.apply(_DOCUMENT, [operation])
+        dispatcher.apply(_DOCUMENT, [operation])
 
     assert str(caught.value) == text
     assert not isinstance(caught.value, DisagreementError)
@@ -131,7 +131,7 @@ def test_operations_that_do_not_apply(operation: Operation, text: str) -> None:
 
 def test_each_operation_sees_the_last_result() -> None:
     """Operations are applied one after the other; containers that none reaches are shared."""
-    result = application.apply(
+    result = dispatcher.apply(
         _DOCUMENT,
         [_do("add", "/new", {}), _do("add", "/new/a", 1), _do("move", "/map/b", from_="/new/a")],
     )
@@ -142,11 +142,11 @@ def test_each_operation_sees_the_last_result() -> None:
 
 def test_copies_are_limited() -> None:
     """All copies together add no more than the API server allows."""
-    document = {"big": "x" * (application.MAX_COPIED_BYTES // 2)}
+    document = {"big": "x" * (dispatcher.MAX_COPIED_BYTES // 2)}
     copies = [_do("copy", f"/{name}", from_="/big") for name in ("a", "b")]
 
-    assert len(application.apply(document, copies[:1])) == 2
+    assert len(dispatcher.apply(document, copies[:1])) == 2
     with pytest.raises(OperationError) as caught:
-        application.apply(document, copies)
-    size = 2 * (application.MAX_COPIED_BYTES // 2 + 2)
+        dispatcher.apply(document, copies)
+    size = 2 * (dispatcher.MAX_COPIED_BYTES // 2 + 2)
     assert str(caught.value) == f"copy /b from /big: the patch copies {size} bytes, and may copy 3145728"

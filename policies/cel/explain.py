@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final
@@ -105,18 +105,25 @@ Evaluate = Callable[[ast.Node, "Scope"], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The variables of the macros around a node: their values and, if they have one, their places."""
+    """Where a node stands.
 
-    values: Mapping[str, Value]
-    places: Mapping[str, Place]
+    values, places: of the variables of the macros around it; not all have a place. text: the expression that it is in.
+    element: the name of the list's element that it is about.
+    """
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+    text: str = ""
+    element: str = ""
 
     def binding(self, name: str, value: Value, place: Place | None) -> Scope:
         """A scope with one more variable."""
         places = {known: at for known, at in self.places.items() if known != name}
-        return Scope({**self.values, name: value}, places | ({name: place} if place is not None else {}))
+        places |= {name: place} if place is not None else {}
+        return replace(self, values={**self.values, name: value}, places=places)
 
 
-NOTHING = Scope({}, {})
+NOTHING = Scope()
 
 
 def shown(place: Place) -> str:
@@ -251,7 +258,8 @@ def explain(
         explainer = _Explainer(source, composition, Run(names, limit, expired, composition.environment.dialect))
         if isinstance(explainer.tree, ast.Literal):  # `false is false` helps nobody
             return ()
-        deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, NOTHING, outcome), REASONS)))
+        scope = Scope(text=source.text)
+        deeply(lambda: reasons.extend(islice(explainer.reasons(explainer.tree, scope, outcome), REASONS)))
     except (BudgetError, RecursionError):
         pass
     return tuple(dict.fromkeys(reasons))
@@ -270,7 +278,7 @@ def tree(source: Source, composition: Composition, names: Names, *, limit: int) 
     """All parts of an expression that was evaluated with these names; None if that costs more than `limit`."""
     try:
         explainer = _Explainer(source, composition, Run(names, limit, None, composition.environment.dialect))
-        return deeply(lambda: explainer.branch(explainer.tree, NOTHING))
+        return deeply(lambda: explainer.branch(explainer.tree, Scope(text=source.text)))
     except (BudgetError, RecursionError):
         return None
 
@@ -299,10 +307,8 @@ class _Explainer:
     def __init__(self, source: Source, composition: Composition, run: Run) -> None:
         compiled = _compiled(source, composition)
         self.tree, self._texts, self._variables = compiled.tree, compiled.texts, compiled.variables
-        self._text = source.text
         self._run = run
         self._steps = compiled.steps
-        self._element = ""
         objects = (run.names.get(name) for name in ("object", "oldObject"))
         self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
 
@@ -321,15 +327,13 @@ class _Explainer:
     def branch(self, node: ast.Node, scope: Scope, *, element: str = "") -> Branch:
         """A part of the expression. element: of the list or map that it was evaluated for. Raises BudgetError."""
         outcome = self._outcome(node, self.evaluate(node, scope), scope)
-        text = _cut(self._text[node.start : node.end])
+        text = _cut(scope.text[node.start : node.end])
         return Branch(f"{element}: {text}" if element else text, outcome, tuple(self._parts(node, scope)))
 
     def _parts(self, node: ast.Node, scope: Scope) -> Iterator[Branch]:
         match node:
             case ast.Select(operand=ast.Ident(name="variables")) if node.field in self._variables:
-                outside, self._text = self._text, self._texts[node.field]
-                yield self.branch(self._variables[node.field], NOTHING)
-                self._text = outside
+                yield self.branch(self._variables[node.field], Scope(text=self._texts[node.field]))
             case ast.Call(function="_?_:_"):
                 condition = self.evaluate(node.args[0], scope)
                 chosen = () if failed(condition) else (node.args[1 if condition is True else 2],)
@@ -373,9 +377,8 @@ class _Explainer:
             case ast.Select(operand=ast.Ident(name="variables")) if (
                 isinstance(outcome, bool) and node.field in self._variables
             ):
-                outside, self._text = self._text, self._texts[node.field]
-                yield from self.reasons(self._variables[node.field], NOTHING)
-                self._text = outside
+                inner = Scope(text=self._texts[node.field], element=scope.element)
+                yield from self.reasons(self._variables[node.field], inner)
             case ast.Call() if node.function in _COUNTING:
                 yield from self._of_count(node, outcome, scope)
             case _:
@@ -399,27 +402,21 @@ class _Explainer:
         """The reasons for `bad.size() == 0` if `bad` filters a list: why elements were kept."""
         sizes = (part for part in node.arguments if isinstance(part, ast.Call) and part.function == "size")
         size = next(sizes, None)
-        source = None if size is None else self._filtering(size.arguments[0], scope)
-        if source is None:
-            yield self._reason(node, outcome, scope)
-            return
-        text, comprehension, inner = source
-        outside, self._text = self._text, text
-        reasons = list(islice(self._of_kept(comprehension, inner), REASONS))
-        self._text = outside
+        filtering = None if size is None else self._filtering(size.arguments[0], scope)
+        reasons = [] if filtering is None else list(islice(self._of_kept(*filtering), REASONS))
         yield from reasons or [self._reason(node, outcome, scope)]
 
-    def _filtering(self, node: ast.Node, scope: Scope) -> tuple[str, ast.Comprehension, Scope] | None:
+    def _filtering(self, node: ast.Node, scope: Scope) -> tuple[ast.Comprehension, Scope] | None:
         """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""
-        text = self._text
         while True:
             match node:
                 case ast.Select(operand=ast.Ident(name="variables")) if node.field in self._variables:
-                    text, node, scope = self._texts[node.field], self._variables[node.field], NOTHING
+                    scope = Scope(text=self._texts[node.field], element=scope.element)
+                    node = self._variables[node.field]
                 case ast.Comprehension(macro="map") if len(node.body) == 1:
                     node = node.range
                 case ast.Comprehension(macro="map" | "filter"):
-                    return text, node, scope
+                    return node, scope
                 case _:
                     return None
 
@@ -427,9 +424,7 @@ class _Explainer:
         elements = self.evaluate(node.range, scope)
         for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
             if self.evaluate(node.body[0], inner) is True:
-                outside, self._element = self._element, element or self._element
-                yield from self.reasons(node.body[0], inner, outcome=True)
-                self._element = outside
+                yield from self.reasons(node.body[0], replace(inner, element=element or scope.element), outcome=True)
 
     def _of_quantifier(self, node: ast.Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons of the deciding elements: the first that is false for `all` or true for `exists`, else all."""
@@ -445,9 +440,7 @@ class _Explainer:
             value = self.evaluate(node.body[0], inner)
             if (outcome is decisive and value is not decisive) or failed(outcome) is not failed(value):
                 continue
-            outside, self._element = self._element, element or self._element
-            yield from self.reasons(node.body[0], inner, value)
-            self._element = outside
+            yield from self.reasons(node.body[0], replace(inner, element=element or scope.element), value)
             if outcome is decisive:
                 return
 
@@ -472,11 +465,11 @@ class _Explainer:
 
     def _reason(self, node: ast.Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
         return Reason(
-            expression=_cut(self._text[node.start : node.end]),
+            expression=_cut(scope.text[node.start : node.end]),
             outcome=self._outcome(node, outcome, scope),
             place=self._place(node, scope),
             values=() if failed(outcome) else tuple(self._values(node, scope)),
-            element=element or self._element,
+            element=element or scope.element,
         )
 
     def _outcome(self, node: ast.Node, outcome: Outcome, scope: Scope) -> str:
@@ -507,7 +500,7 @@ class _Explainer:
         if not isinstance(node, ast.Call):
             return
         for argument in node.arguments:
-            text = _cut(self._text[argument.start : argument.end])
+            text = _cut(scope.text[argument.start : argument.end])
             if not any(isinstance(part, ast.Ident) and part.constant is None for part in ast.walk(argument)):
                 continue  # only literals
             value = self.evaluate(argument, scope)

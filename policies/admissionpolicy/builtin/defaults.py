@@ -284,17 +284,14 @@ def fill(obj: JsonObject, name: str, release: Release = NEWEST) -> None:
             if isinstance(value, dict):
                 obj[field] = {key: canonical(amount, MILLI) for key, amount in value.items()}
             continue
-        for item in _items(value, shape):
+        items: list[Any] = [] if shape else [value]
+        if shape == "[" and isinstance(value, list):
+            items = value
+        elif shape == "{" and isinstance(value, dict):
+            items = list(value.values())
+        for item in items:
             if isinstance(item, dict):
                 fill(item, type_, release)
-
-
-def _items(value: Any, shape: str) -> list[Any]:
-    if shape == "[":
-        return value if isinstance(value, list) else []
-    if shape == "{":
-        return list(value.values()) if isinstance(value, dict) else []
-    return [value]
 
 
 def copied(value: Any) -> Any:

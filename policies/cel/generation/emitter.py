@@ -121,7 +121,7 @@ class UnsupportedError(Exception):
 
 
 class Emitter:
-    """Collects the body of one function.
+    """Collects the body of one function. Calls and macros need no more of the generator.
 
     certain: ids of the macros before which the code leaves nothing to be computed, as in `certain_loops`. scopes: the
     generated names of the variables of macros. room: for how many more characters there is room. charged: the sum of
@@ -209,3 +209,15 @@ class Emitter:
         self._depth -= 1
         self._loops = loops
         self.known = known
+
+    def value(self, node: Node) -> str:
+        """An expression for a node's value. It may be used only once."""
+        raise NotImplementedError
+
+    def truth(self, node: Node) -> str:
+        """An expression for a node's value that is certainly true or false."""
+        raise NotImplementedError
+
+    def condition(self, node: Node) -> tuple[str, Facts, Facts]:
+        """An expression that is true or false, with the facts if it holds and those if it does not."""
+        raise NotImplementedError

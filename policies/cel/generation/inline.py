@@ -11,27 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import ceil
-from typing import TYPE_CHECKING
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.binding import CallBinding, bind, literal_pattern, text_only
-from policies.cel.generation.emitter import UnsupportedError, trusted
+from policies.cel.generation.emitter import Emitter, UnsupportedError, trusted
 from policies.cel.generation.support import PASS
-from policies.cel.library.regex import matcher
+from policies.cel.library.regex import compile_pattern
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
 from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import STRING, Kind
 from policies.cel.values import Value
 
-if TYPE_CHECKING:
-    from policies.cel.generation.codegen import Generator
-
 _SCALAR = {Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.NULL, Kind.DURATION, Kind.TIMESTAMP, Kind.TYPE}
 _SHORT = 10  # characters that one unit of cost passes over
 
 
-def generate(generator: Generator, node: Call) -> str:
+def generate(generator: Emitter, node: Call) -> str:
     """An expression for the value of a call. Charges the cost or writes code for it."""
     inlined = _INLINED.get(node.function)
     written = None if inlined is None else inlined(generator, node)
@@ -58,7 +54,7 @@ def generate(generator: Generator, node: Call) -> str:
     return result
 
 
-def _charge_pass(generator: Generator, size: str, factor: int = 1) -> None:
+def _charge_pass(generator: Emitter, size: str, factor: int = 1) -> None:
     generator.line(f"cost += PASS[{size}]" + (f" * {factor}" if factor != 1 else ""))
 
 
@@ -98,7 +94,7 @@ def _is_scalar(node: Node) -> bool:
 # Equality
 
 
-def _equality(generator: Generator, node: Call) -> str | None:
+def _equality(generator: Emitter, node: Call) -> str | None:
     left, right = node.args
     if isinstance(left, Literal) and not isinstance(right, Literal):
         left, right = right, left
@@ -113,7 +109,7 @@ def _equality(generator: Generator, node: Call) -> str | None:
     return f"not {expression}" if negated else expression
 
 
-def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | None:
+def _with_literal(generator: Emitter, node: Node, literal: Literal) -> str | None:
     """An expression for `x == literal`. The class of the literal decides which values can be equal."""
     value = literal.value
     if value.__class__ not in (str, int, bool, type(None)):
@@ -133,11 +129,11 @@ def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | N
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
 
 
-def _charge_unless_empty(generator: Generator, name: str) -> None:
+def _charge_unless_empty(generator: Emitter, name: str) -> None:
     generator.line(f"if {name} or {name}.__class__ not in SIZED: cost += 1")
 
 
-def _charge_against_text(generator: Generator, node: Node, name: str, length: int) -> None:
+def _charge_against_text(generator: Emitter, node: Node, name: str, length: int) -> None:
     """Write the cost of a comparison with a text of known length. The shorter text counts."""
     if length == 0:
         return
@@ -152,7 +148,7 @@ def _charge_against_text(generator: Generator, node: Node, name: str, length: in
         generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
 
 
-def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
+def _charge_smaller(generator: Emitter, node: Call, names: list[str]) -> None:
     """Charge the cost of one pass over the smaller of two values."""
     if all(map(_is_scalar, node.args)):
         generator.charge(1)
@@ -169,12 +165,12 @@ def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
 # Logic, sizes, membership, texts
 
 
-def _opposite(generator: Generator, node: Call) -> str:
+def _opposite(generator: Emitter, node: Call) -> str:
     generator.charge(1)
     return f"(not {generator.truth(node.args[0])})"
 
 
-def _size(generator: Generator, node: Call) -> str:
+def _size(generator: Emitter, node: Call) -> str:
     generator.charge(1)
     (argument,) = node.arguments
     expression = generator.value(argument)
@@ -183,7 +179,7 @@ def _size(generator: Generator, node: Call) -> str:
     return f"length({expression})"
 
 
-def _membership(generator: Generator, node: Call) -> str | None:
+def _membership(generator: Emitter, node: Call) -> str | None:
     item, container = node.args
     if not _is_text(item) or container.type is None:
         return None
@@ -198,7 +194,7 @@ def _membership(generator: Generator, node: Call) -> str | None:
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
 
 
-def _text_search(generator: Generator, node: Call) -> str | None:
+def _text_search(generator: Emitter, node: Call) -> str | None:
     """`startsWith`, `endsWith` and `contains` of a literal."""
     text, part = node.arguments
     if not isinstance(part, Literal) or part.value.__class__ is not str or len(part.value) >= len(PASS):
@@ -214,7 +210,7 @@ def _text_search(generator: Generator, node: Call) -> str | None:
     return f"({name}.{node.function.lower()}({part.value!r}))"
 
 
-def _matches(generator: Generator, node: Call) -> str | None:
+def _matches(generator: Emitter, node: Call) -> str | None:
     text, _ = node.arguments
     pattern = literal_pattern(node)
     if pattern is None:
@@ -222,7 +218,7 @@ def _matches(generator: Generator, node: Call) -> str | None:
     name = generator.atom(generator.value(text))
     if not _is_text(text):
         generator.line(f"if {name}.__class__ is not str_: fail()")
-    search = f"{generator.bound(matcher(pattern))}({name})"
+    search = f"{generator.bound(compile_pattern(pattern).matches)}({name})"
     price = bind(node).cost
     if isinstance(price, int):
         generator.charge(price)
@@ -231,7 +227,7 @@ def _matches(generator: Generator, node: Call) -> str | None:
     return search
 
 
-_INLINED: dict[str, Callable[[Generator, Call], str | None]] = {
+_INLINED: dict[str, Callable[[Emitter, Call], str | None]] = {
     "_==_": _equality,
     "_!=_": _equality,
     "!_": _opposite,
@@ -246,14 +242,14 @@ _ALL, _EXISTS = 3, 4
 _LOOK_AGAIN = {"all": 2, "exists": 3}
 
 
-def generate_loop(generator: Generator, node: Comprehension) -> str:
+def generate_loop(generator: Emitter, node: Comprehension) -> str:
     """An expression for the value of a macro."""
     binds = node.accumulator != ACCUMULATOR
     return _binding(generator, node) if binds else _LOOPS[node.macro](generator, node)
 
 
 @contextmanager
-def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
+def _loop(generator: Emitter, node: Comprehension) -> Iterator[str]:
     """The `for` statement; yields the name of the iterator."""
     over, kind = generator.value(node.range), _kind(node.range)
     if node.variable2 is not None:
@@ -278,7 +274,7 @@ def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
         generator.scopes.pop()
 
 
-def _quantifier(generator: Generator, node: Comprehension) -> str:
+def _quantifier(generator: Emitter, node: Comprehension) -> str:
     """`all` ends at the first false, `exists` at the first true."""
     universal = node.macro == "all"
     result = generator.atom(repr(universal))
@@ -293,7 +289,7 @@ def _quantifier(generator: Generator, node: Comprehension) -> str:
     return result
 
 
-def _exactly_one(generator: Generator, node: Comprehension) -> str:
+def _exactly_one(generator: Emitter, node: Comprehension) -> str:
     count = generator.atom("0 + 0")
     with _loop(generator, node):
         condition, *_ = generator.condition(node.body[0])
@@ -304,7 +300,7 @@ def _exactly_one(generator: Generator, node: Comprehension) -> str:
     return f"({count} == 1)"
 
 
-def _building(generator: Generator, node: Comprehension) -> str:
+def _building(generator: Emitter, node: Comprehension) -> str:
     """`map`, `filter` and similar macros. The tree shows what the step appends and what it costs."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
@@ -323,7 +319,7 @@ def _kind(node: Node) -> Kind:
     return node.type.kind if node.type is not None else Kind.DYN
 
 
-def _append(generator: Generator, step: Node, result: str) -> None:
+def _append(generator: Emitter, step: Node, result: str) -> None:
     """`@result + [x]` or `cel.@mapInsert(@result, ...)`: costs 1 to read the result and 1 for the call."""
     assert isinstance(step, Call)  # noqa: S101 - macros are made so
     generator.charge(2)
@@ -335,7 +331,7 @@ def _append(generator: Generator, step: Node, result: str) -> None:
     generator.line(f"{function}({result}, {', '.join(given)})")
 
 
-def _binding(generator: Generator, node: Comprehension) -> str:
+def _binding(generator: Emitter, node: Comprehension) -> str:
     """A name for a value in `optMap`, `optFlatMap` and `sortBy`. It must be used, as its first use incurs the cost."""
     if not _surely_used(node.result, node.accumulator):
         raise UnsupportedError
@@ -405,7 +401,7 @@ def _first_parts(node: Comprehension) -> Iterator[Node]:
         yield step.args[1]
 
 
-_LOOPS: dict[str, Callable[[Generator, Comprehension], str]] = {
+_LOOPS: dict[str, Callable[[Emitter, Comprehension], str]] = {
     "all": _quantifier,
     "exists": _quantifier,
     "exists_one": _exactly_one,

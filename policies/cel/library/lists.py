@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from operator import attrgetter, gt
-from typing import Any
 
 from policies.cel import cost
 from policies.cel.equality import alike, compare, contains, find
@@ -205,19 +204,6 @@ CEL_LISTS = library(
 )
 
 
-def _key_of(items: list[Value]) -> tuple[bool, Callable[[Any], Any] | None]:
-    """Whether all items have the same ordered type, so that Python can compare them, and the key function for that.
-
-    Raises CelError if an item has no order.
-    """
-    classes = set(map(type, items))
-    if not classes <= _ORDERED:
-        raise no_such_overload()
-    if len(classes) > 1:
-        return False, None
-    return True, None if classes <= _NATIVE else _LENGTH_OF_TIME
-
-
 def _is_sorted(items: list[Value]) -> bool:
     """Whether the items are sorted. Neighbours that cannot be compared, such as those of two types, count as sorted."""
     classes = set(map(type, items))
@@ -241,12 +227,11 @@ def _comparison(left: Value, right: Value) -> int:
 def _extreme(choose: Callable[..., Value], replaced_at: int, items: list[Value]) -> Value:
     if not items:
         raise CelError(f"{choose.__name__} called on empty list")
-    of_one_type, key = _key_of(items)
-    return choose(items, key=key) if of_one_type else _preferred(items, replaced_at)
-
-
-def _preferred(items: list[Value], replaced_at: int) -> Value:
-    """The best item. It starts as the first one; each item whose comparison with it gives `replaced_at` replaces it."""
+    classes = set(map(type, items))
+    if not classes <= _ORDERED:
+        raise no_such_overload()
+    if len(classes) == 1:  # so that Python can compare them
+        return choose(items, key=None if classes <= _NATIVE else _LENGTH_OF_TIME)
     best = items[0]
     for item in items[1:]:
         if _comparison(best, item) == replaced_at:

@@ -119,11 +119,6 @@ def compile_pattern(text: str) -> Pattern:
     return Pattern(search, _comparing(literal[1], plain, literal[3]), plain)
 
 
-def matcher(pattern: str) -> Matcher:
-    """A function that returns whether a text matches. Raises CelError if the expression is invalid."""
-    return compile_pattern(pattern).matches
-
-
 def _comparing(start: str, plain: str, end: str) -> Matcher:
     match start, end:
         case "^", "$":

@@ -49,8 +49,11 @@ T = TypeVar("T")
 SOURCES = {module.__name__.rpartition(".")[2]: module.CASES for module in (validating, seen, mutating, mixed, typed)}
 CASES = [case for cases in SOURCES.values() for case in cases]
 _TIMES = 10
-# What a pattern that is broken at run time lacks is said in words of our own.
-_BROKEN_PATTERN = re.compile(r'(error parsing regexp: )(?:[^"\\]|\\.)*')
+# What is wrong with a pattern, an address, a patch or a value of a wrong type is said in words of our own.
+_OWN_WORDS = re.compile(
+    r"(error parsing regexp: |ParseAddr\(|JSON Patch: |typed object: |unstructured object to |marshal to JSON: |"
+    r'Internal error occurred: )(?:[^"\\]|\\.)*'
+)
 _ROLES = ("clusterroles", "clusterrolebindings")
 _ANNOTATIONS = ("v-", FAILURE_ANNOTATION)
 _COLLECTIONS = [
@@ -413,8 +416,8 @@ def _outcome(case: Case, ask: Ask, answer: Answer, audited: Json) -> Outcome:
 
 
 def _comparable(outcome: Outcome, case: Case, ask: Ask) -> Outcome:
-    """The same without a made-up name, without an order, and without the words on a broken regular expression."""
-    text = _BROKEN_PATTERN.sub(r"\1", json.dumps(outcome.status))
+    """The same without a made-up name, without an order, and without words of our own."""
+    text = _OWN_WORDS.sub(r"\1", json.dumps(outcome.status))
     if ask.generate_name:
         text = re.sub(rf"{case.name}-[a-z0-9]{{5}}\b", f"{case.name}-*****", text)
     outcome = replace(outcome, status=json.loads(text))

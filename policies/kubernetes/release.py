@@ -18,6 +18,7 @@ class Release:
     (the gate ManifestBasedAdmissionControlConfig). validates_declaratively: whether what a binding lacks is said after
     all else and without further words, and what is wrong twice is said once (the gate DeclarativeValidationBeta).
     names_authorizers: whether the reason of a check that nobody allows begins with the authorizer that gives it.
+    orders_static_webhooks: whether the configuration of the plugin says where webhooks in files come among the others.
     converts_objects: whether objects are converted to maps for conditions and validations, and not only for mutations.
     """
 
@@ -27,6 +28,7 @@ class Release:
     reserves_static_names: bool = True
     validates_declaratively: bool = True
     names_authorizers: bool = True
+    orders_static_webhooks: bool = True
     converts_objects: bool = False
 
     @property
@@ -47,8 +49,8 @@ class Release:
 
 RELEASES = (
     Release(1, 36, "1.36.3", reserves_static_names=False, validates_declaratively=False, names_authorizers=False,
-            converts_objects=True),
-    Release(1, 37, "1.37.2"),
+            orders_static_webhooks=False, converts_objects=True),
+    Release(1, 37, "1.37.2", orders_static_webhooks=False),
     Release(1, 38, "1.38.0-beta.0"),
 )  # fmt: skip
 """The oldest first."""

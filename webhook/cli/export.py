@@ -180,10 +180,11 @@ def static(paths: tuple[str, ...], config: Path | None, output: Path, **changes:
     settings = options.settings(config, changes)
     with reading(policyfiles.PolicyFilesError, FileError, SettingsError, StoreError):
         files = (*policyfiles.texts(paths), *packs.texts(settings))
-        made, notes = policies(settings, files, settings.policies.release or NEWEST, datetime.now(UTC).date())
+        release = settings.policies.release or NEWEST
+        made, notes = policies(settings, files, release, datetime.now(UTC).date())
         if changes["registration__url"]:
             notes += [_TWICE] if settings.registration.apply else []
             made += _configurations(settings, static=True)
-        write_files(output, made)
+        write_files(output, made, release)
     for line in notes:
         say(line, err=True)

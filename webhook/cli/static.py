@@ -62,7 +62,7 @@ def policies(
     return [*guards, *kept], notes
 
 
-def write_files(directory: Path, objects: Iterable[JsonObject]) -> None:
+def write_files(directory: Path, objects: Iterable[JsonObject], release: Release) -> None:
     """Write a folder with a file for each plugin, and the AdmissionConfiguration that names the folders.
 
     An API server may read any of them at any moment. Raises InputError for a name that is too long, and StoreError.
@@ -81,6 +81,8 @@ def write_files(directory: Path, objects: Iterable[JsonObject]) -> None:
             replace_file(file, "---\n".join(texts).encode(), 0o644, directory / f".{plugin}.new")
             kind = f"{'WebhookAdmission' if plugin.endswith(_WEBHOOK) else plugin}Configuration"
             folders = {"apiVersion": _VERSION, "kind": kind, "staticManifestsDir": str(folder)}
+            if plugin == "MutatingAdmissionWebhook" and release.orders_static_webhooks:
+                folders["staticOrder"] = "ByName"  # the place among other webhooks that a registered one has
             configured.append({"name": plugin, "configuration": folders})
         else:
             file.unlink(missing_ok=True)

@@ -151,6 +151,16 @@ def test_files_of_kube_apiserver_are_written() -> None:
     assert [line for line in second.stderr.splitlines() if "left out" in line or "twice" in line] == said
 
 
+@pytest.mark.parametrize(("release", "order"), [("1.37", [None, None]), ("1.38", [None, "ByName"])])
+def test_mutating_webhooks_in_files_keep_their_place(release: str, order: list[str | None]) -> None:
+    """Where kube-apiserver can be told: of validating ones it takes no order."""
+    run("export", "static", "--kubernetes", release, "--webhooks", "https://127.0.0.1:9443", "-o", "out")
+
+    plugins = yaml.safe_load(Path("out/admission.yaml").read_text(encoding="utf-8"))["plugins"]
+    webhooks = {one["name"]: one["configuration"] for one in plugins if one["name"].endswith("Webhook")}
+    assert [webhooks[f"{phase}AdmissionWebhook"].get("staticOrder") for phase in ("Validating", "Mutating")] == order
+
+
 @pytest.mark.parametrize(
     ("arguments", "name", "error"),
     [

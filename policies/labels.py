@@ -25,9 +25,7 @@ RESERVED_DOMAINS = ("coreweave.cloud", "coreweave.com")
 _SUBDOMAINS = tuple(f".{domain}" for domain in RESERVED_DOMAINS)
 RULE = "labels"
 SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-USE_OWN_PREFIX = (
-    "Label prefixes are meant. Use one of your own, such as example.org/bar; exceptions are made in labels.exceptions."
-)
+USE_OWN_PREFIX = "Use a label prefix of your own, such as example.org/bar; exceptions are made in labels.exceptions."
 OWN_ORGANIZATION = f"Only {{}} may stand at {CONTROL_PLANE_LABEL}: the id of the organization whose cluster this is."
 SET_ORGANIZATION = (
     "If this is the id of your organization, have an administrator set organization.id of cks-admission to it: "

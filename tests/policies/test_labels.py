@@ -37,9 +37,7 @@ from policies.objects.workload import Workload
 _FREE = {"qos.coreweave.cloud/interruptable": "true"}
 _RESERVED = {"foo.coreweave.cloud/bar": "true"}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed."
-_OWN_PREFIX = (
-    "Label prefixes are meant. Use one of your own, such as example.org/bar; exceptions are made in labels.exceptions."
-)
+_OWN_PREFIX = "Use a label prefix of your own, such as example.org/bar; exceptions are made in labels.exceptions."
 
 
 _OWN = "metadata.labels"

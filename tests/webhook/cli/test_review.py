@@ -125,7 +125,7 @@ def test_a_configuration_counts() -> None:
         True,
         (
             'metadata.labels: foo.coreweave.cloud/bar="true": Namespaces `*.coreweave.cloud` or `*.coreweave.com` are '
-            "not allowed. Label prefixes are meant. Use one of your own, such as example.org/bar; exceptions are made "
+            "not allowed. Use a label prefix of your own, such as example.org/bar; exceptions are made "
             "in labels.exceptions."
         ),
     )

@@ -27,7 +27,7 @@ _SOURCES = sorted(path for pattern in (*_RULES, "vocabulary.py") for path in (_R
 _HINT = re.compile(
     r"\W*(or change|Add|Ask|Change|Choose|Copy|Create|Delete|Did you|If this is|Its? levels|Known|Label|Leave|Let|"
     r"Levels|List|Name|Nodes (carry|have)|Prefer|Put|Quote|Remove|Require|SUNK removes|The cloud moves|They carry|"
-    r"Write|bring them|delete it|set …|to choose|It is an NVL|the id of your)"
+    r"Use a|Write|bring them|delete it|set …|to choose|It is an NVL|the id of your)"
 )
 """How a sentence about what to do begins: it needs no page, it is the answer."""
 _UNSEEN = re.compile(
@@ -132,7 +132,7 @@ _RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        (_RESERVED + 'foo.coreweave.cloud/bar="true"\nLabel prefixes are meant. Remove', "labels/reserved-label"),
+        (_RESERVED + 'foo.coreweave.cloud/bar="true"\nRemove', "labels/reserved-label"),
         (_RESERVED + 'node.coreweave.cloud/state="x" must not be removed\nLeave', "labels/removed-label"),
         (_RESERVED + 'qos.coreweave.cloud/interruptable="true" has no effect on any Pod here', "labels/no-effect"),
         ('Warning: is_gpu=true:PreferNoSchedule must stay on Node "gpu-1". Let the Pods', "guard/taint"),

@@ -21,6 +21,14 @@ from benchmarks.process import free_port
 
 NONE, EMPTY, PATCH = "nobody", "an empty webhook", "an empty webhook that adds the toleration"
 SERVICE, NATIVE, PACKS = "the service", "20 native policies", "the packs as native policies"
+POLICY, WEBHOOK = "the guard of labels alone, by policy", "the guard of labels alone, by webhook"
+_OFF = {"action": "off"}
+_ALONE = {
+    **dict.fromkeys(("selectors", "tolerations", "topology"), _OFF),
+    "sunk": {**_OFF, "daemonSets": "off"},
+    "guard": {"namespaces": "off", "taints": "off"},
+    "log": {"format": "json", "level": "info"},
+}
 
 # What a policy that is registered last refuses, so that its refusal shows that all are in force: by its name, a part of
 # the Pod, and what is in its place.
@@ -42,6 +50,8 @@ def registrations(directory: Path) -> Mapping[str, Registration]:
         SERVICE: lambda cluster, _pod: service.registered(
             cluster, packs={}, labels={}, log={"format": "json", "level": "info"}
         ),
+        POLICY: lambda cluster, _pod: service.registered(cluster, **_ALONE, labels={"enforcedBy": "policy"}),
+        WEBHOOK: lambda cluster, _pod: service.registered(cluster, **_ALONE, labels={"enforcedBy": "webhook"}),
         NATIVE: lambda cluster, pod: _native(cluster, twenty.iterdir(), pod),
         PACKS: lambda cluster, pod: _native(cluster, policysets.PACKS.glob("*/*/policy.yaml"), pod),
     }

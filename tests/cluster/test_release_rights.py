@@ -18,7 +18,6 @@ import pytest
 from support import packmodes
 
 from cluster import crds, load, manifests
-from cluster.conversion import DEFINITION, gadgets
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import MANAGE, NAME, NAMESPACE, PLACER
 from cluster.rights import Right, granted, used
@@ -122,14 +121,12 @@ def refused(audited: ControlPlane, installed: Release) -> list[str]:
     Not what comes of turning everything off: that takes rights away from Pods whose watches may end just then.
     """
     installed.install()
-    _convert(audited)
     _lose_what_is_shared(audited, installed)
     _name_topologies(audited)
     _ask_the_authorizer(audited, installed)
     _refuse_policies(audited, installed)
     _add_conditions(audited, installed)
     _use_an_unheard_of_namespace(audited, installed)
-    _tell_of_the_conversion(audited)
     forbidden = [line for account in (*ACCOUNTS, PLACER) for line in used(audited, NAMESPACE, account)[1]]
     _turn_everything_off(audited, installed)
     installed.wait_until_asked()
@@ -183,25 +180,6 @@ def test_a_replica_has_no_key_of_the_authority(installed: Release) -> None:
         ("create", "subjectaccessreviews"),
         ("create", "events"),
     }
-
-
-def _convert(audited: ControlPlane) -> None:
-    """A definition gets a conversion webhook."""
-    client = {"url": "https://127.0.0.1:1/convert"}
-    hook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
-    crds.install(audited, gadgets({"strategy": "Webhook", "webhook": hook}))
-
-
-def _tell_of_the_conversion(audited: ControlPlane) -> None:
-    """An Event tells of it, when manage has looked at what can write labels, as it does once a minute."""
-
-    def told() -> bool:
-        events = audited.get("events", "-n", "default")["items"]
-        if not any(each["involvedObject"]["name"] == DEFINITION for each in events):
-            raise NotYet(f"{len(events)} Events")
-        return True
-
-    wait_for("an Event on the definition", told)
 
 
 def _token(replica: Running) -> str:

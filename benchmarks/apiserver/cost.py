@@ -28,7 +28,7 @@ from benchmarks.load import CONNECTIONS, Sample, put
 from benchmarks.process import CpuClock
 from benchmarks.report import Figure, markdown
 from benchmarks.speed import middle
-from policies.kubernetes.release import RELEASES
+from policies.kubernetes.release import FINAL
 
 # Of a run, and of all rounds: of the newest release with all writes, and of the older one with those of POD_WRITES.
 SECONDS, NEWEST, OLDER = 0.8, 380.0, 160.0
@@ -73,7 +73,7 @@ def measure(directory: Path, say: Callable[[str], None]) -> Sequence[Costs]:
 
     Raises LoadError, ComponentError and ToolchainError.
     """
-    rows, (newest, *others) = registrations(directory), reversed(RELEASES)
+    rows, (newest, *others) = registrations(directory), reversed(FINAL)
     older = [_of_release(release.name, rows, OLDER, POD_WRITES, say) for release in others]
     return [_of_release(newest.name, rows, NEWEST, (), say), *older]
 

@@ -95,6 +95,7 @@ MATRIX: Final[Mapping[str, Values]] = {
     "policies-as-files": {**FILES, "config": {"policies": {"configMaps": False}}},
     "shadow": {"shadow": FILES["policies"], "config": {"decisions": {"log": "-"}}},
     "rules-off": {"config": _RULES_OFF},
+    "pods-untouched": {"config": {"tolerations": {"action": "off"}, "topology": {"action": "off"}}},
     "deletion-unwatched": {"config": {"topology": {"deletion": "off"}, "sunk": {"action": "off"}, **_UNTOLD}},
     "workload-scheduling": {"config": {"topology": {"workloadScheduling": True, "deletion": False}, **_UNTOLD}},
     "workload-scheduling-rendered": {

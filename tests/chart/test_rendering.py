@@ -58,6 +58,7 @@ OBJECTS = {
     "policies-as-files": _MANAGED | _SECRET | _FILES,
     "shadow": _MANAGED | _SECRET | {"ConfigMap/cks-admission-shadow"},
     "rules-off": (_MANAGED | _SECRET) - _NO_ROLE - _PLACER,
+    "pods-untouched": (_MANAGED | _SECRET) - _PLACER,
     "deletion-unwatched": _MANAGED | _SECRET,
     "workload-scheduling": _MANAGED | _SECRET,
     "workload-scheduling-rendered": _CORE | _RIGHTS | _WEBHOOKS,

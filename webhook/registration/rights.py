@@ -71,10 +71,7 @@ def needed(settings: Settings) -> list[Right]:
     rights += _registration(chosen)
     if not chosen.manage.apart:
         rights += [*_shared(chosen), *_published_facts(chosen)]
-    granted: dict[tuple[str, ...], Right] = {}
-    for right in rights:
-        granted.setdefault((right.verb, right.group, right.resource, right.name, right.namespace), right)
-    return list(granted.values())
+    return _once(rights)
 
 
 def needed_by_manager(settings: Settings) -> list[Right]:
@@ -86,7 +83,7 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         "replicas read in the webhook configuration what dry runs show",
     )
     published = not writes and rules.schedules_workloads(chosen)
-    return [
+    rights = [
         *_rights(_FOLLOW, "", "namespaces", "entries name the Namespaces of the control plane"),
         *_topologies(chosen),
         *_policies(chosen),
@@ -99,6 +96,7 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *_probe(chosen),
         *(_rights("patch", ADMISSION, CONFIGURATIONS[0], dry_runs, name=chosen.registration.name) if published else ()),
     ]
+    return _once(rights)
 
 
 def needed_by_audit(settings: Settings) -> list[Right]:
@@ -119,13 +117,20 @@ def needed_by_audit(settings: Settings) -> list[Right]:
         rights += _rights(verbs, form.group, plurals, "the audit writes its findings into reports")
     if chosen.events.findings:
         rights += _rights("create", "", "events", "Events tell owners of workloads what an audit found", vital=False)
-    return rights
+    return _once(rights)
 
 
 def placer(settings: Settings) -> list[Right]:
     """All rights that a placer which runs apart needs, without duplicates."""
-    rights = [*_facts(settings), *_topologies(settings), *_placer(settings)]
-    return list({(one.verb, one.group, one.resource, one.name, one.namespace): one for one in rights}.values())
+    return _once([*_facts(settings), *_topologies(settings), *_placer(settings)])
+
+
+def _once(rights: Iterable[Right]) -> list[Right]:
+    """Each right with the reason that comes first."""
+    granted: dict[tuple[str, ...], Right] = {}
+    for one in rights:
+        granted.setdefault((one.verb, one.group, one.resource, one.name, one.namespace), one)
+    return list(granted.values())
 
 
 def _rights(
@@ -228,11 +233,10 @@ def _policies(settings: Settings) -> Iterator[Right]:
     if settings.policies.config_maps:
         reason = "policies may be in ConfigMaps"
         yield from _rights(_FOLLOW, "", "configmaps", reason, namespace=settings.cluster.namespace)
-    if settings.policies.native:
-        yield from _rights(_FOLLOW, ADMISSION, POLICIES, "policies of the cluster may ask for rules for pod templates")
-    if settings.policies.config_maps:
         reason = "Events on ConfigMaps say which policies are wrong or slow"
         yield from _rights("create", "", "events", reason, namespace=settings.cluster.namespace, vital=False)
+    if settings.policies.native:
+        yield from _rights(_FOLLOW, ADMISSION, POLICIES, "policies of the cluster may ask for rules for pod templates")
 
 
 def _reports(settings: Settings) -> Iterator[Right]:
@@ -278,21 +282,19 @@ def _shared(settings: Settings) -> Iterator[Right]:
         yield from _leases(settings, settings.cluster.lease, "the replicas agree by this Lease which of them writes")
 
 
-def _looks(settings: Settings) -> list[Right]:
-    """The rights of the process with the Lease to look around, each once."""
-    chosen, rights = settings.registration, []
+def _looks(settings: Settings) -> Iterator[Right]:
+    """The rights of the process with the Lease to look around."""
+    chosen = settings.registration
     alone = settings.tls.secret or chosen.apply or chosen.ca_only
     if alone and not settings.tolerations.action == settings.topology.action == "off":
         reason = "Events name Pods that an outage admitted unchanged and that wait"
-        rights += _rights("list", "", "pods", reason, vital=False) + _rights(
-            "create", "", "events", reason, vital=False
-        )
+        yield from _rights("list", "", "pods", reason, vital=False)
+        yield from _rights("create", "", "events", reason, vital=False)
     if _leads(settings):
         if rules.follows_topologies(settings):
             reason = "Nodes with flaws of the network are counted, and what topologies have is published for policies"
-            rights += _rights(_FOLLOW, "", "nodes", reason, vital=bool(settings.topology.facts))
-        rights += _record(settings, "get", "metrics show what audits did, which they leave in this ConfigMap")
-    return list({(right.verb, right.group, right.resource): right for right in rights}.values())
+            yield from _rights(_FOLLOW, "", "nodes", reason, vital=bool(settings.topology.facts))
+        yield from _record(settings, "get", "metrics show what audits did, which they leave in this ConfigMap")
 
 
 def _published_facts(settings: Settings) -> Iterator[Right]:

@@ -194,10 +194,13 @@
   resources: [nodes]
   verbs: [list, watch]
 {{- end }}
-{{- if and (or $all.tls.secret $all.registration.apply $all.registration.caOnly) (or $tolerations $topology) }}
+{{- $waits := and (or $all.tls.secret $all.registration.apply $all.registration.caOnly) (or $tolerations $topology) }}
+{{- if $waits }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
+{{- end }}
+{{- if or $waits (dig "native" true $all.policies) }}
 - apiGroups: [""]
   resources: [events]
   verbs: [create]

@@ -17,6 +17,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from policies.celtext import globs, text, texts
+from policies.engine.match import ResourceRule
 from policies.engine.request import JsonObject, mapping, mappings
 from policies.engine.rule import HookCondition
 from policies.engine.violation import listed
@@ -120,8 +121,7 @@ def spec(
         shown = f"variables.keys.slice(0, variables.keys.size() < {_SHOWN} ? variables.keys.size() : {_SHOWN})"
         remedy = ". The guard is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
         message = f"'its expressions name reserved labels: ' + {shown}.join(', ') + {text(remedy)}"
-    operations = {"apiVersions": ["*"], "operations": ["CREATE", "UPDATE"]}
-    rules = [{"apiGroups": [group], "resources": list(names), **operations} for group, names in resources]
+    rules = [ResourceRule(("CREATE", "UPDATE"), (group,), names).to_json("*") for group, names in resources]
     return {
         "matchConstraints": {"resourceRules": rules},
         "matchConditions": [{"name": one.name, "expression": one.expression} for one in conditions],

@@ -33,7 +33,7 @@ class Key(Generic[T_co]):
 
     __slots__ = ()
 
-    UNKNOWN: ClassVar[str] = ""
+    UNKNOWN: ClassVar[str]
     """The message that the value is not known, in which {0} is the key."""
 
     @property

@@ -329,7 +329,12 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     """
     ground = Ground(inventory, Layouts(inventory))
     search = Search(ground, gang, Terms(empty=True))
-    if next(Search(ground, replace(gang, preferred=None), Terms(empty=True)).placing(), None) is not None:
+
+    def fits(required: int | None) -> bool:
+        own = replace(gang, required=required, preferred=None)
+        return next(Search(ground, own, Terms(empty=True)).placing(), None) is not None
+
+    if fits(gang.required):
         return None
     level = "" if gang.required is None else gang.tiers[gang.required].name
     allows = any(inventory.eligible(member)[1].any() for member in gang.members)
@@ -337,7 +342,7 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
     wider = (
         gang.tiers[outer].name
         for outer in reversed(search.layout.around(search.required) if search.required != WHOLE else [])
-        if any(Search(ground, replace(gang, required=outer, preferred=None), Terms(empty=True)).placing())
+        if fits(outer)
     )
     numbers = (best.pods, best.total, best.address) if best else (0, 0, ())
     return Shortfall(level, gang.pods, gang.accelerators, *numbers, next(wider, ""))

@@ -152,7 +152,7 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
 @options.config
 @options.kubernetes
 @options.setting(
-    "--webhooks", "registration.url", metavar="URL", help="Print webhook configurations, too, for this URL."
+    "--webhooks", "registration.url", metavar="URL", help="Write webhook configurations, too, for this URL."
 )
 @options.setting("--ca-file", "registration.caFile", help="CA bundle (PEM) of that URL.")
 @click.option(

@@ -86,6 +86,7 @@ def write_files(directory: Path, objects: Iterable[JsonObject], release: Release
             configured.append({"name": plugin, "configuration": folders})
         else:
             file.unlink(missing_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     whole = {"apiVersion": _VERSION, "kind": "AdmissionConfiguration", "plugins": configured}
     replace_file(directory / "admission.yaml", to_yaml(whole).encode(), 0o644)
 

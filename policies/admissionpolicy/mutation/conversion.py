@@ -17,7 +17,7 @@ from typing import Any
 from policies.cached import cached_property
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Typed, Uint, Value, type_of
+from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of
 from policies.golang.strconv import quote
 from policies.golang.time import format_duration, format_timestamp
 
@@ -92,7 +92,7 @@ class Converter:
             case _ if value is ABSENT:
                 raise ConversionError("optional.none() dereference")
             case _:
-                name = value.cel_type.name.rpartition(".")[2] if isinstance(value, Typed) else value.__class__.__name__
+                name = type_of(value).name.rpartition(".")[2]
                 raise ConversionError(f"type conversion error from '{name}' to '*structpb.Value'")
 
     def _field(self, value: Value) -> Any:
@@ -104,7 +104,7 @@ class Converter:
         if isinstance(value, dict) and id(value) not in self._json:
             for key in value:
                 if not isinstance(key, str):
-                    raise ConversionError(f"map key {key} is of type {type_of(key).name}, not string")
+                    raise ConversionError(f"map key {shown(key)} is of type {type_of(key).name}, not string")
             return {key: self._item(item) for key, item in value.items()}
         return self._inner(value)
 

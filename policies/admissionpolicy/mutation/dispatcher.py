@@ -325,10 +325,10 @@ def _check_size(value: Value) -> None:
 
 
 def _size(value: Value, known: dict[int, int]) -> int:
-    """The number of values, with 32 characters of a text as one. known: of lists and maps, by id."""
+    """The number of values, with 32 characters or bytes as one. known: of lists and maps, by id."""
     if isinstance(value, Optional):
         return _size(value.value, known)
-    if isinstance(value, str):
+    if isinstance(value, str | bytes):
         return 1 + len(value) // 32
     parts: Any = value.fields if isinstance(value, ObjectValue) else value
     if not isinstance(parts, list | dict):

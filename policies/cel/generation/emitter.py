@@ -55,7 +55,7 @@ def is_constant(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of n
 
 
 def written_path(node: Node) -> Path | None:
-    """A chain as written. The same text may mean different variables, so it only helps to find values worth keeping."""
+    """A chain as written. The same text may mean different variables; `request` alone is always the same."""
     fields: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         fields.append(node.field)

@@ -154,7 +154,7 @@ def figures(audits: Audits) -> Iterator[Figure]:
         yield Figure(f"memory at {LARGE:,} objects to {SMALL:,}{what}", other.memory / one.memory, GROWTH, note=note)
     yield Figure("time with reports, to that without", reports.first.seconds / large.seconds)
     yield Figure("time when no report changes, to that without", reports.second.seconds / large.seconds)
-    of_reports, of_objects = reports.of_reports.total, reports.of_objects.total
+    of_reports, of_objects = reports.of_reports, reports.of_objects
     note = f"({of_reports / 1e6:.1f} of {of_objects / 1e6:.1f} MB)"
     yield Figure("reports in etcd, to the objects", of_reports / of_objects, ROOM, note=note)
     yield Figure("p99 of a write beside an audit, to that without", audits.ratio, P99)

@@ -22,20 +22,11 @@ _PAGE = 200
 
 
 class Writing(NamedTuple):
-    """An audit that writes reports: what its line says of them, MB of 10^6 bytes, seconds, and those of CPU time."""
+    """An audit that writes reports: what its line says of them, MB of 10^6 bytes, and seconds."""
 
     reports: dict[str, int]
     memory: float
     seconds: float
-    cpu: float
-
-
-class Room(NamedTuple):
-    """Keys in etcd with their bytes, keys and values together, and those of the largest."""
-
-    keys: int
-    total: int
-    largest: int
 
 
 class Reports(NamedTuple):
@@ -44,8 +35,8 @@ class Reports(NamedTuple):
     small: Writing
     first: Writing
     second: Writing
-    of_objects: Room
-    of_reports: Room
+    of_objects: int
+    of_reports: int
 
 
 def measure(cluster: ControlPlane, command: list[str]) -> Reports:
@@ -58,7 +49,7 @@ def measure(cluster: ControlPlane, command: list[str]) -> Reports:
     if second.reports["written"] or second.reports["unchanged"] != first.reports["written"]:
         raise LoadError(f"a second audit of the same objects is not silent: {first.reports}, {second.reports}")
     sizes = list(_entries(cluster))
-    rooms = [_room([size for key, size in sizes if pattern.match(key)]) for pattern in (_OBJECT, _REPORT)]
+    rooms = [sum(size for key, size in sizes if pattern.match(key)) for pattern in (_OBJECT, _REPORT)]
     return Reports(small, first, second, rooms[0], rooms[1])
 
 
@@ -66,11 +57,7 @@ def _written(command: list[str]) -> Writing:
     run = ended([*command, "-o", "reports"])
     if run.code:
         raise LoadError(f"the audit that writes reports ended with {run.code}: {run.output!r}")
-    return Writing(json.loads(run.output)["reports"], run.memory, run.seconds, run.cpu)
-
-
-def _room(sizes: list[int]) -> Room:
-    return Room(len(sizes), sum(sizes), max(sizes, default=0))
+    return Writing(json.loads(run.output)["reports"], run.memory, run.seconds)
 
 
 def _entries(cluster: ControlPlane) -> Iterator[tuple[bytes, int]]:

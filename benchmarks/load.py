@@ -38,8 +38,6 @@ class Sample(NamedTuple):
     p99: float
     cpu: float
     server_busy: float
-    load_busy: float
-    requests: int
 
     @property
     def capacity(self) -> float:
@@ -166,10 +164,10 @@ async def _put(
         await loop.create_connection(lambda c=connection: c, "127.0.0.1", port, ssl=tls)  # type: ignore[misc]
     await _answered(latencies, failed, WARM_UP)
     latencies.clear()
-    server_before, load_before, before = server.seconds(), time.process_time(), time.perf_counter()
+    server_before, before = server.seconds(), time.perf_counter()
     await _answered(latencies, failed, seconds)
     elapsed = time.perf_counter() - before
-    server_cpu, load_cpu, measured = server.seconds() - server_before, time.process_time() - load_before, len(latencies)
+    server_cpu, measured = server.seconds() - server_before, len(latencies)
     for connection in connections:
         connection.close()
     if failed.done():
@@ -183,8 +181,6 @@ async def _put(
         p99=ordered[measured * 99 // 100],
         cpu=server_cpu / measured,
         server_busy=server_cpu / elapsed,
-        load_busy=load_cpu / elapsed,
-        requests=measured,
     )
 
 

@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.placer.crowd import NODES, PODS, WAITING
+from benchmarks.placer.crowd import FIRST, NODES, PODS, WAITING
 from benchmarks.report import Figure
 
 MEMORY = 300  # MB
 LOOK = 20  # milliseconds
 UPDATE = 100  # microseconds
-FIRST = "that is the first with 200 gangs"
 
 
 class Measurement(NamedTuple):

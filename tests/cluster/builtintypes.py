@@ -7,13 +7,12 @@ newest release is written in full, an older one as what differs from the next.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster import golang
+from cluster import golang, toolchain
 from cluster.programs import SOURCES, module_of
 from policies.admissionpolicy.builtin import table
 from policies.kubernetes.release import FINAL, Release
@@ -150,7 +149,8 @@ def _run(go: golang.Go, folder: Path, *arguments: str) -> str:
 
 def texts() -> Iterator[tuple[Path, str]]:
     """Return the files and what they should hold."""
-    go = golang.find((1, 26, 0), Path.home() / ".cache/cks-admission/go", SOURCES / "go.lock", os.environ, print)
+    modules = [(SOURCES / module_of(release.name) / "go.mod").read_text(encoding="utf-8") for release in FINAL]
+    go = toolchain.go_for(modules, toolchain.cache_directory())
     newer: dict[str, Types] = {}
     for release in reversed(FINAL):
         own = whole(release, go)

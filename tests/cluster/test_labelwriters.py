@@ -1,4 +1,4 @@
-"""Ways around the guard that nobody can close: they are shown to exist, and doctor names them."""
+"""Ways around the guard that no webhook closes: they are shown to exist, and doctor names them."""
 
 from __future__ import annotations
 

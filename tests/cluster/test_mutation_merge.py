@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 pytestmark = pytest.mark.differs("merges")
-OLDEST = RELEASES[0]
 
 
 @pytest.fixture(scope="module")

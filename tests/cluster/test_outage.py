@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 NODE = "outage-1"
 LABEL = "foo.coreweave.cloud/bar"
 INTERRUPTABLE = {"qos.coreweave.cloud/interruptable": "true"}
-CONTROL_PLANE_ACCOUNT = ("node-problem-detector", "detector")
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ _TIMES = 10
 # What is wrong with a pattern, an address, a patch or a value of a wrong type is said in words of our own.
 _OWN_WORDS = re.compile(
     r"(error parsing regexp: |ParseAddr\(|JSON Patch: |typed object: |unstructured object to |marshal to JSON: |"
-    r'Internal error occurred: )(?:[^"\\]|\\.)*'
+    r'Internal error occurred: (?=json: cannot unmarshal |[\w.\[\]]+: ))(?:[^"\\]|\\.)*'
 )
 _ROLES = ("clusterroles", "clusterrolebindings")
 _ANNOTATIONS = ("v-", FAILURE_ANNOTATION)

@@ -211,8 +211,14 @@ def test_the_service_writes_no_second_one(cluster: Cluster) -> None:
     exported(cluster.files, DENY)
     settings = {**DENY, "labels": {"enforcedBy": "static"}, "organization": {}}
     with registered(cluster.control_plane, **settings) as service:
-        assert cluster.control_plane.get("validatingadmissionpolicies")["items"] == []
-        assert [name for name in entries(cluster.control_plane) if "labels" in name] == []
+        # It writes its own until files have refused a dry run for a while.
+        cluster.control_plane.wait_for(
+            "the service to rely on the files",
+            lambda: (
+                cluster.control_plane.get("validatingadmissionpolicies")["items"] == []
+                and not any("labels" in name for name in entries(cluster.control_plane))
+            ),
+        )
         faults = Installation(cluster.control_plane, service).faults()
         assert {"registration", "probe"} & {*faults} == set(), faults
 

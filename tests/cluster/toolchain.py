@@ -141,7 +141,7 @@ def go_for(
     """
     found = [match for text in modules for match in re.findall(r"^go (\d+)\.(\d+)\.(\d+)$", text, re.MULTILINE)]
     required = max((int(major), int(minor), int(patch)) for major, minor, patch in found)
-    # A release of Kubernetes is built with the Go that it was proven with.
+    # Where Go is missing, it is the oldest line that these modules are for.
     name = "go" if required < (1, 27, 0) else "go-1.27"
     return golang.find(required, cache / name, SOURCES / f"{name}.lock", environment, say)
 

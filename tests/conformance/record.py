@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -50,12 +49,11 @@ def main() -> int:
 
 def built(release: Release) -> Path:
     """The oracle of a release, built into the user's cache by go, which knows when there is nothing to do."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    target = cache / "cks-admission" / f"oracle-{release.name}"
+    target = toolchain.cache_directory().parent / f"oracle-{release.name}"
     target.parent.mkdir(parents=True, exist_ok=True)
     folder, modules = HERE / "oracle", f"{release.name}/go.mod"
     pinned = (folder / modules).read_text(encoding="utf-8")
-    go = toolchain.go_for([pinned], target.parent)
+    go = toolchain.go_for([pinned], toolchain.cache_directory())
     with tempfile.NamedTemporaryFile("w", suffix=".json") as overlay, tempfile.TemporaryDirectory() as scratch:
         replaced = {}
         for source in folder.glob("*.go") if "cel.dev/cel-go" in pinned else ():  # cel-go under its new name

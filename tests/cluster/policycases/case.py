@@ -45,7 +45,6 @@ POD = Kind("", "v1", "Pod", "pods")
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 NAMESPACE_KIND = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
-PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 LIMIT = Kind("policy-cases.example.com", "v1", "Limit", "limits")
 """A custom resource of the proof's own, for parameters."""
 

@@ -34,10 +34,6 @@ class GuardedApi(FakeApi):
         self.written.append((request.method, request.path, item))
         return web.json_response(item, status=201 if request.method == "POST" else 200)
 
-    def written_to(self, path: str) -> list[Json]:
-        """The bodies of the accepted writes to a path or one below it."""
-        return [item for _, to, item in self.written if to.startswith(path)]
-
 
 def _refusal(method: str, item: Json, found: Any) -> Json | None:
     name = item["metadata"]["name"]

@@ -23,14 +23,10 @@ NAME = "cks-admission"
 
 
 class WebhookApi(FakeApi):
-    """Server-side apply for one manager: what it applied before and does not apply now goes, what others added stays.
-
-    cloud: requirements that are added to every namespaceSelector that is written, as some clouds do.
-    """
+    """Server-side apply for one manager: what it applied before and does not apply now goes, what others added stays."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cloud: list[Json] = []
         self._applied: dict[tuple[str, str], Json] = {}
         self._uids = 0
         self._objects |= {path: {} for path in (*PATHS.values(), *POLICIES.values(), ROLES, LEASES)}
@@ -74,16 +70,9 @@ class WebhookApi(FakeApi):
             given, self._applied[path, name] = merged(found, given, self._applied.get((path, name), {})), given
         if any({"url", "service"} <= entry["clientConfig"].keys() for entry in given["webhooks"]):
             return _refused(422, "webhooks[0].clientConfig: exactly one of url or service is required")
-        self._add_clouds_own(given)
         if given != found:
             self.put(path, json.loads(json.dumps(given)))
         return web.json_response(self.get(path, name))
-
-    def _add_clouds_own(self, configuration: Json) -> None:
-        for entry in configuration["webhooks"]:
-            there = entry.setdefault("namespaceSelector", {}).get("matchExpressions", [])
-            if added := [each for each in self.cloud if each not in there]:
-                entry["namespaceSelector"] = {**entry["namespaceSelector"], "matchExpressions": [*there, *added]}
 
 
 def merged(found: Json | None, given: Json, before: Json) -> Json:

@@ -23,7 +23,7 @@ NAME = "cks-admission"
 
 
 class WebhookApi(FakeApi):
-    """Server-side apply for one manager: what it applied before and does not apply now goes, what others added stays."""
+    """Server-side apply for one manager: what it applied before and not now goes, what others added stays."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,3 +1,5 @@
+"""A list and then a watch keep a sink up to date, whatever the API server and the network do."""
+
 from __future__ import annotations
 
 import asyncio
@@ -62,8 +64,9 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def reflector(api: Connection, recorder: Recorder, times: Times) -> Reflector[NamespaceObject]:
-    """Make a reflector of Namespaces."""
+def reflector(server: FakeApi, api: Connection, recorder: Recorder, times: Times) -> Reflector[NamespaceObject]:
+    """Make a reflector of Namespaces, of which there is one."""
+    server.put(NAMESPACES, named("one"))
     return Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, recorder, times.clock)
 
 
@@ -79,6 +82,20 @@ async def running(reflector: Reflector[Any]) -> AsyncIterator[None]:
         assert task.cancelled()
 
 
+@pytest.fixture
+async def watch(
+    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
+) -> AsyncIterator[Reflector[NamespaceObject]]:
+    """The reflector, whose list has arrived and whose watch is open."""
+    async with running(reflector):
+        assert await recorder.next() == ("LIST", ["one"])
+        await server.watched(NAMESPACES)
+        yield reflector
+
+
+BOOKMARK = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "777"}}}
+
+
 async def test_lists_in_pages_and_watches_from_there(
     server: FakeApi, api: Connection, recorder: Recorder, times: Times
 ) -> None:
@@ -91,150 +108,96 @@ async def test_lists_in_pages_and_watches_from_there(
         await server.watched(NODES)
 
     assert len(names) == 201
-    assert server.lists(NODES) == [
-        {"limit": "100"},
-        {"limit": "100", "continue": "100"},
-        {"limit": "100", "continue": "200"},
-    ]
+    more = [{"limit": "100", "continue": start} for start in ("100", "200")]
+    assert server.lists(NODES) == [{"limit": "100"}, *more]
     assert server.watches(NODES) == [
         {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "301", "timeoutSeconds": "600"}
     ]
 
 
-async def test_small_objects_come_from_the_watch_cache(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
-    """The first list of small objects may have any age; one after an expired version is at least as new as the last."""
-    server.put(NAMESPACES, named("one"))
+@pytest.mark.usefixtures("watch")
+async def test_small_objects_come_from_the_watch_cache(server: FakeApi, recorder: Recorder) -> None:
+    """The first list of small objects may have any age; one after an expired version is at least as new as the last.
 
-    async with running(reflector):
-        await recorder.next()
-        await server.watched(NAMESPACES)
-        server.put(NAMESPACES, named("two"))
-        await recorder.next()
+    After a restore of etcd no cache is as new as what was known: the list then comes from the storage.
+    """
+    server.put(NAMESPACES, named("two"))
+    await recorder.next()
+    for version in (102, 50):
+        server.version = version
         server.expired = "status"
         server.end(NAMESPACES)
         assert await recorder.next() == ("LIST", ["one", "two"])
-
-    assert server.lists(NAMESPACES) == [
-        {"resourceVersion": "0"},
-        {"resourceVersion": "102", "resourceVersionMatch": "NotOlderThan"},
-    ]
-
-
-async def test_a_version_that_the_watch_cache_does_not_reach(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
-    """After a restore of etcd no cache is as new as what was known: the list then comes from the storage."""
-    server.put(NAMESPACES, named("one"))
-
-    async with running(reflector):
-        await recorder.next()
         await server.watched(NAMESPACES)
-        server.version = 50
-        server.expired = "status"
-        server.end(NAMESPACES)
-        assert await recorder.next() == ("LIST", ["one"])
 
-    assert server.lists(NAMESPACES)[1:] == [
-        {"resourceVersion": "101", "resourceVersionMatch": "NotOlderThan"},
-        {"limit": "500"},
-    ]
+    cached = {"resourceVersion": "102", "resourceVersionMatch": "NotOlderThan"}
+    assert server.lists(NAMESPACES) == [{"resourceVersion": "0"}, cached, cached, {"limit": "500"}]
 
 
-async def test_lists_after_an_expired_version_are_spread(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_lists_after_an_expired_version_are_spread(server: FakeApi, recorder: Recorder, times: Times) -> None:
     """Processes whose versions expire simultaneously, as when the API server restarts, do not list simultaneously."""
-    server.put(NAMESPACES, named("one"))
     times.chance = 0.5
-
-    async with running(reflector):
-        await recorder.next()
-        await server.watched(NAMESPACES)
-        server.expired = "status"
-        times.pass_by(300)
-        server.end(NAMESPACES)
-        await recorder.next()
+    server.expired = "status"
+    times.pass_by(300)
+    server.end(NAMESPACES)
+    await recorder.next()
 
     assert times.pauses == [1.5]
 
 
-async def test_proofs_of_life(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
+async def test_proofs_of_life(server: FakeApi, watch: Reflector[NamespaceObject], times: Times) -> None:
     """A list, an accepted watch, an event and a bookmark show that facts are up to date; a refusal only an answer."""
-    server.put(NAMESPACES, named("one"))
+    began = times.seconds
+    assert (watch.fresh, watch.heard) == (began, began)
     times.pass_by(10)
-
-    async with running(reflector):
-        await server.watched(NAMESPACES)
-        began = times.seconds
-        assert (reflector.fresh, reflector.heard) == (began, began)
-        times.pass_by(10)
-        server.put(NAMESPACES, named("two"))
-        await until(lambda: reflector.fresh == began + 10)
-        times.pass_by(10)
-        server.send(NAMESPACES, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "777"}}})
-        await until(lambda: reflector.fresh == began + 20)
-        times.patience = 0
-        times.pass_by(10)
-        server.fail(NAMESPACES, 403, status(403, "no"))
-        server.end(NAMESPACES)
-        await until(lambda: reflector.heard == began + 30)
-        assert reflector.fresh == began + 20
-        times.pass_by(10)
-        server.fail(NAMESPACES, 503, "not now")
-        times.wake()
-        await until(lambda: reflector.status == 503)
-        assert (reflector.fresh, reflector.heard) == (began + 20, began + 30)
+    server.put(NAMESPACES, named("two"))
+    await until(lambda: watch.fresh == began + 10)
+    times.pass_by(10)
+    server.send(NAMESPACES, BOOKMARK)
+    await until(lambda: watch.fresh == began + 20)
+    times.patience = 0
+    times.pass_by(10)
+    server.fail(NAMESPACES, 403, status(403, "no"))
+    server.end(NAMESPACES)
+    await until(lambda: watch.heard == began + 30)
+    assert watch.fresh == began + 20
+    times.pass_by(10)
+    server.fail(NAMESPACES, 503, "not now")
+    times.wake()
+    await until(lambda: watch.status == 503)
+    assert (watch.fresh, watch.heard) == (began + 20, began + 30)
 
 
-async def test_a_bookmark_moves_the_version(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_a_bookmark_moves_the_version(server: FakeApi, recorder: Recorder) -> None:
     """A bookmark is no change, but the next watch starts from it, and at once."""
-    server.put(NAMESPACES, named("one"))
-
-    async with running(reflector):
-        await recorder.next()
-        await server.watched(NAMESPACES)
-        server.send(NAMESPACES, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "777"}}})
-        server.end(NAMESPACES)
-        await server.watched(NAMESPACES)
+    server.send(NAMESPACES, BOOKMARK)
+    server.end(NAMESPACES)
+    await server.watched(NAMESPACES)
 
     assert [query["resourceVersion"] for query in server.watches(NAMESPACES)] == ["101", "777"]
     assert recorder.calls.empty()
 
 
-@pytest.mark.parametrize("how", ["status", "event"])
 async def test_an_expired_version_means_a_new_list(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, how: Any
+    server: FakeApi, watch: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
-    """Told that its version is gone, by HTTP status or in an event, it lists again: what was missed is not lost."""
-    server.put(NAMESPACES, named("one"))
-
-    async with running(reflector):
-        assert await recorder.next() == ("LIST", ["one"])
-        await server.watched(NAMESPACES)
-        server.expired = how
-        server.end(NAMESPACES)
-        server.put(NAMESPACES, named("two"))
-        assert await recorder.next() == ("LIST", ["one", "two"])
-        await server.watched(NAMESPACES)
-        assert reflector.problem is None
+    """Told in an event that its version is gone, it lists again: what was missed is not lost."""
+    server.expired = "event"
+    server.end(NAMESPACES)
+    server.put(NAMESPACES, named("two"))
+    assert await recorder.next() == ("LIST", ["one", "two"])
+    await server.watched(NAMESPACES)
+    assert watch.problem is None
 
 
-async def test_an_error_in_a_watch_means_a_new_list(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_an_error_in_a_watch_means_a_new_list(server: FakeApi, recorder: Recorder) -> None:
     """A watch that the API server ends with an error of any kind may have missed something, so it lists again."""
-    server.put(NAMESPACES, named("one"))
-
     with capture_logs() as logs:
-        async with running(reflector):
-            await recorder.next()
-            await server.watched(NAMESPACES)
-            server.send(NAMESPACES, {"type": "ERROR", "object": status(500, "lost my way")})
-            assert await recorder.next() == ("LIST", ["one"])
+        server.send(NAMESPACES, {"type": "ERROR", "object": status(500, "lost my way")})
+        assert await recorder.next() == ("LIST", ["one"])
 
     assert [entry["reason"] for entry in logs if entry["event"] == "watch failed"] == [
         f"the API server refused to go on with the watch of {NAMESPACES} (500: lost my way)"
@@ -264,33 +227,23 @@ async def test_running_again_starts_from_a_list(
     server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """After it was cancelled it may run again, at another path: what it knew of versions is of no use there."""
-    server.put(NAMESPACES, named("one"))
-    async with running(reflector):
-        await server.watched(NAMESPACES)
-
     server.put("/new", named("two"))
-    reflector.path = "/new"
-    async with running(reflector):
-        await server.watched("/new")
+    for reflector.path in (NAMESPACES, "/new"):
+        async with running(reflector):
+            await server.watched(reflector.path)
 
     assert [await recorder.next() for _ in range(2)] == [("LIST", ["one"]), ("LIST", ["two"])]
 
 
-async def test_a_dropped_connection_costs_nothing(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_a_dropped_connection_costs_nothing(server: FakeApi, recorder: Recorder, times: Times) -> None:
     """When the connection breaks, the watch goes on from the last event after a pause, without a new list."""
-    server.put(NAMESPACES, named("one"))
-
     with capture_logs() as logs:
-        async with running(reflector):
-            await recorder.next()
-            await server.watched(NAMESPACES)
-            server.put(NAMESPACES, named("two"))
-            assert await recorder.next() == ("ADDED", ["two"])
-            server.cut(NAMESPACES)
-            server.put(NAMESPACES, named("three"))
-            assert await recorder.next() == ("ADDED", ["three"])
+        server.put(NAMESPACES, named("two"))
+        assert await recorder.next() == ("ADDED", ["two"])
+        server.cut(NAMESPACES)
+        server.put(NAMESPACES, named("three"))
+        assert await recorder.next() == ("ADDED", ["three"])
 
     assert [entry["reason"] for entry in logs if entry["event"] == "watch failed"] == [
         f"the API server's answer to GET {NAMESPACES} at {server.url} broke off"
@@ -300,21 +253,17 @@ async def test_a_dropped_connection_costs_nothing(
     assert times.pauses == [0.8]
 
 
-async def test_a_huge_event_arrives(server: FakeApi, api: Connection, recorder: Recorder, times: Times) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_a_huge_event_arrives(server: FakeApi, recorder: Recorder) -> None:
     """A line of 9 MB, over twice the limit of the response's own readline, is an event like any other."""
-    server.put(NODES, named("small"))
     images = [{"names": [f"registry.example.com/image-{number:0100}"], "sizeBytes": 1} for number in range(60_000)]
-
-    async with running(Reflector(api, NODE_RESOURCE, NODES, recorder, times.clock)):
-        await recorder.next()
-        await server.watched(NODES)
-        server.put(NODES, named("huge", status={"images": images}))
-        assert await recorder.next() == ("ADDED", ["huge"])
-        server.put(NODES, named("after"))
-        assert await recorder.next() == ("ADDED", ["after"])
+    server.put(NAMESPACES, named("huge", status={"images": images}))
+    assert await recorder.next() == ("ADDED", ["huge"])
+    server.put(NAMESPACES, named("after"))
+    assert await recorder.next() == ("ADDED", ["after"])
 
     assert len(json.dumps(images)) > 9_000_000
-    assert len(server.watches(NODES)) == 1
+    assert len(server.watches(NAMESPACES)) == 1
 
 
 @pytest.mark.parametrize(
@@ -331,19 +280,13 @@ async def test_a_huge_event_arrives(server: FakeApi, api: Connection, recorder: 
         pytest.param(b"[]", id="a list"),
     ],
 )
-async def test_a_bad_event_is_skipped(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, line: bytes
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_a_bad_event_is_skipped(server: FakeApi, recorder: Recorder, line: bytes) -> None:
     """A line that is no event is logged without its content, and the same watch goes on."""
-    server.put(NAMESPACES, named("one"))
-
     with capture_logs() as logs:
-        async with running(reflector):
-            await recorder.next()
-            await server.watched(NAMESPACES)
-            server.send(NAMESPACES, line)
-            server.put(NAMESPACES, named("two"))
-            assert await recorder.next() == ("ADDED", ["two"])
+        server.send(NAMESPACES, line)
+        server.put(NAMESPACES, named("two"))
+        assert await recorder.next() == ("ADDED", ["two"])
 
     assert len(server.watches(NAMESPACES)) == 1
     skipped = [entry for entry in logs if entry["event"] == "object skipped"]
@@ -354,7 +297,6 @@ async def test_a_bad_object_does_not_cost_the_list(
     server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
 ) -> None:
     """An object that cannot be read is left out of a list; all the others are there."""
-    server.put(NAMESPACES, named("one"))
     server.put(NAMESPACES, {"metadata": {"name": "odd", "labels": {"a": 1}}})
     server.put(NAMESPACES, named("two"))
 
@@ -366,7 +308,6 @@ async def test_an_error_is_told_and_forgotten(
     server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
 ) -> None:
     """A refusal is the problem, in the API server's own words, until the list works."""
-    server.put(NAMESPACES, named("one"))
     server.fail(NAMESPACES, 403, status(403, 'User "x" cannot list resource "namespaces"'))
     times.patience = 0
 
@@ -382,7 +323,6 @@ async def test_an_error_is_told_and_forgotten(
 
 async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
     """Pauses double from 0.8 to 30 s, and begin anew once a watch has worked."""
-    server.put(NAMESPACES, named("one"))
     server.fail(NAMESPACES, 503, "no", times=8)
 
     async with running(reflector):
@@ -395,82 +335,56 @@ async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[Name
     assert times.pauses == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 0.8]
 
 
-async def test_chance_shortens_a_pause_by_half_at_most(
-    server: FakeApi, reflector: Reflector[NamespaceObject], times: Times
-) -> None:
-    """Replicas do not come back at the same time."""
-    server.put(NAMESPACES, named("one"))
-    server.fail(NAMESPACES, 503, "no")
-    times.chance = 0.0
-
-    async with running(reflector):
-        await server.watched(NAMESPACES)
-
-    assert times.pauses == [0.4]
-
-
 @pytest.mark.parametrize(
-    ("headers", "details"),
+    ("code", "headers", "details", "chance", "pause"),
     [
-        pytest.param({"Retry-After": "7"}, {}, id="as a header"),
-        pytest.param({}, {"retryAfterSeconds": 7}, id="in the Status"),
+        pytest.param(503, {}, {}, 0.0, 0.4, id="replicas do not come back at the same time"),
+        pytest.param(429, {"Retry-After": "7"}, {}, 1.0, 7.0, id="asked for in a header"),
+        pytest.param(429, {}, {"retryAfterSeconds": 7}, 1.0, 7.0, id="asked for in the Status"),
     ],
 )
-async def test_waits_as_long_as_asked_to(
+async def test_how_long_a_pause_is(
     server: FakeApi,
     reflector: Reflector[NamespaceObject],
     times: Times,
+    code: int,
     headers: dict[str, str],
     details: dict[str, int],
+    chance: float,
+    pause: float,
 ) -> None:
-    """An API server that has too much to do says when to come again."""
-    server.put(NAMESPACES, named("one"))
-    server.fail(NAMESPACES, 429, status(429, "busy", details=details), headers=headers)
+    """Chance shortens a pause by half at most; an API server that has too much to do says when to come again."""
+    server.fail(NAMESPACES, code, status(code, "busy", details=details), headers=headers)
+    times.chance = chance
 
     async with running(reflector):
         await server.watched(NAMESPACES)
 
-    assert times.pauses == [7.0]
+    assert times.pauses == [pause]
 
 
-async def test_a_watch_that_ends_at_once_is_not_repeated_at_once(
-    server: FakeApi, reflector: Reflector[NamespaceObject], times: Times
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_a_watch_that_ends_at_once_is_not_repeated_at_once(server: FakeApi, times: Times) -> None:
     """A watch that ends without an event is followed by a pause, unless it lasted a while."""
-    server.put(NAMESPACES, named("one"))
-
-    async with running(reflector):
-        await server.watched(NAMESPACES)
+    for seconds in (0, 300):
+        times.pass_by(seconds)
         server.end(NAMESPACES)
         await server.watched(NAMESPACES)
         assert times.pauses == [0.8]
-        times.pass_by(300)
-        server.end(NAMESPACES)
-        await server.watched(NAMESPACES)
-
-    assert times.pauses == [0.8]
 
 
-async def test_a_failing_sink_does_not_end_it(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
+@pytest.mark.usefixtures("watch")
+async def test_a_failing_sink_does_not_end_it(server: FakeApi, recorder: Recorder) -> None:
     """An error that nobody thought of is logged, and everything is listed again."""
-    server.put(NAMESPACES, named("one"))
-
     with capture_logs() as logs:
-        async with running(reflector):
-            await recorder.next()
-            await server.watched(NAMESPACES)
-            recorder.broken = 1
-            server.put(NAMESPACES, named("two"))
-            assert await recorder.next() == ("LIST", ["one", "two"])
+        recorder.broken = 1
+        server.put(NAMESPACES, named("two"))
+        assert await recorder.next() == ("LIST", ["one", "two"])
 
     assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["watch failed"]
 
 
-@pytest.mark.parametrize(
-    "body", [pytest.param("<html>", id="HTML"), pytest.param({"kind": "NamespaceList"}, id="no metadata")]
-)
+@pytest.mark.parametrize("body", ["<html>", {"kind": "NamespaceList"}], ids=["HTML", "no metadata"])
 async def test_a_list_that_is_none(
     server: FakeApi, reflector: Reflector[NamespaceObject], times: Times, body: Any
 ) -> None:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.api.fakeapi import NAMESPACES, FakeApi, named
 from support.patience import PATIENCE
 
-from webhook.cluster.api.call import Call, fetch, refused
+from webhook.cluster.api.call import Call, Lines, fetch, refused
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
+from webhook.cluster.api.errors import ClusterError, UnreachableError
 
 
 @pytest.mark.parametrize(
@@ -27,26 +29,6 @@ def test_a_refusal_is_told_in_its_own_words(body: bytes, message: str) -> None:
     error = refused("GET /x at https://a", 403, body)
 
     assert (str(error), error.status) == (f"the API server refused GET /x at https://a {message}", 403)
-
-
-async def test_the_token_is_sent(server: FakeApi, api: Connection) -> None:
-    """Requests carry the credentials of the kubeconfig and say who is asking."""
-    server.put(NAMESPACES, named("one"))
-    await fetch(api, Call("GET", f"{NAMESPACES}/one"))
-
-    headers = server.seen[0].headers
-    assert (headers["Authorization"], headers["User-Agent"]) == ("Bearer my-token", "cks-admission")
-
-
-async def test_an_error_status_is_raised(api: Connection, server: FakeApi) -> None:
-    """An answer with an error status is never mistaken for a body."""
-    with pytest.raises(ApiError) as caught:
-        await fetch(api, Call("GET", "/nowhere/x"))
-
-    assert (caught.value.status, str(caught.value)) == (
-        404,
-        f'the API server refused GET /nowhere/x at {server.url} (404: "x" not found)',
-    )
 
 
 async def test_silence_ends(server: FakeApi, api: Connection) -> None:
@@ -68,3 +50,19 @@ async def test_lost_credentials(api: Connection) -> None:
 
     with pytest.raises(ClusterError, match=r"no credentials for GET /x at http://.*: /var/run/token"):
         await fetch(api, Call("GET", "/x"))
+
+
+@given(st.lists(st.binary().map(lambda line: line.replace(b"\n", b" "))), st.binary(), st.data())
+def test_lines_do_not_depend_on_the_parts(lines: list[bytes], rest: bytes, data: st.DataObject) -> None:
+    """However a body is cut into parts, the same lines come out; what follows the last line end is kept back."""
+    body = b"".join(line + b"\n" for line in lines) + rest.replace(b"\n", b" ")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)))))
+    splitter = Lines()
+
+    found = [
+        line
+        for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)
+        for line in splitter.feed(body[start:end])
+    ]
+
+    assert found == lines

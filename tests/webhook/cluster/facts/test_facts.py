@@ -10,12 +10,11 @@ from support.api.fakeapi import NAMESPACES, NODES, RESOURCE_GROUP, FakeApi, name
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
-from policies.engine.facts import Facts, NamespaceKey, Node, References, ReferencesKey, Taint
+from policies.engine.facts import NamespaceKey, Node, References, ReferencesKey, Taint
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.http.decision import Resolver
 
 CONTROL_PLANE = {"ns.coreweave.cloud/org": "control-plane"}
 
@@ -32,15 +31,6 @@ async def following(
         yield facts
     finally:
         await facts.stop()
-
-
-def test_they_are_facts_and_resolve(api: Connection) -> None:
-    """They can stand wherever facts, or someone who fetches them, are asked for."""
-    facts = ClusterFacts(api, watch_nodes=False)
-    asked: list[Facts] = [facts.known]  # what a type checker has to say is all the proof there is
-    fetching: list[Resolver] = [facts]
-
-    assert (asked, fetching) == ([facts.known], [facts])
 
 
 async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
@@ -63,49 +53,22 @@ async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connect
         assert caught.value.key == NamespaceKey("bare")
 
 
-async def test_whole_namespaces_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
-    """A Namespace is known with all that expressions see of it, without managedFields, as of its last event."""
-    more = {"uid": "1", "creationTimestamp": "2026-03-01T00:00:00Z", "annotations": {"owner": "a"}}
-    condition = {"type": "NamespaceContentRemaining", "status": "True", "reason": "SomeResourcesRemain"}
-    first = named("team", {"a": "b"}, spec={"finalizers": ["kubernetes"]}, status={"phase": "Active"})
-    first["metadata"] |= more
-    last = named("team", {"a": "b"}, spec={}, status={"phase": "Terminating", "conditions": [condition]})
-    server.put(NAMESPACES, first)
-
-    async with following(api, times) as facts:
-        metadata = {"name": "team", "labels": {"a": "b"}, "resourceVersion": "101"}
-        assert facts.known.namespace("team") == {
-            "metadata": metadata | more,
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Active"},
-        }
-
-        await server.watched(NAMESPACES)
-        server.put(NAMESPACES, last)
-        await until(
-            lambda: facts.known.namespace("team")["status"] == {"phase": "Terminating", "conditions": [condition]}
-        )
-        assert facts.known.namespace("team")["metadata"] == metadata | {"resourceVersion": "102"}
-
-
 async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) -> None:
     """A Namespace that the watch does not know is asked for once, and the next look finds it."""
     server.put(NAMESPACES, named("team", {"a": "b"}))
     facts = ClusterFacts(api, watch_nodes=False, clock=times.clock)  # not started: as good as a watch that is late
 
-    with pytest.raises(Missing):
-        facts.known.namespace_labels("team")
-    with pytest.raises(Missing):
-        facts.known.namespace("team")
-    await facts.read(NamespaceKey("team"), PATIENCE)
-    await facts.read(NamespaceKey("none"), PATIENCE)
-
-    assert facts.known.namespace_labels("team") == {"a": "b"}
-    assert facts.known.namespace("team")["metadata"]["labels"] == {"a": "b"}
-    missing = {"kubernetes.io/metadata.name": "none"}
-    assert facts.known.namespace_labels("none") == missing
-    assert facts.known.namespace("none") == {"metadata": {"name": "none", "labels": missing}}
+    for look in (facts.known.namespace_labels, facts.known.namespace):
+        with pytest.raises(Missing):
+            look("team")
+    for name in ("team", "none"):
+        await facts.read(NamespaceKey(name), PATIENCE)
     await facts.stop()
+
+    missing = {"kubernetes.io/metadata.name": "none"}
+    assert [facts.known.namespace_labels(name) for name in ("team", "none")] == [{"a": "b"}, missing]
+    assert facts.known.namespace("team")["metadata"]["labels"] == {"a": "b"}
+    assert facts.known.namespace("none") == {"metadata": {"name": "none", "labels": missing}}
 
 
 async def test_the_watch_knows_better_than_a_read(server: FakeApi, api: Connection, times: Times) -> None:
@@ -154,17 +117,6 @@ async def test_nodes(server: FakeApi, api: Connection, times: Times) -> None:
         assert len(before) == 2
 
 
-async def test_nodes_are_watched_on_demand(server: FakeApi, api: Connection, times: Times) -> None:
-    """Where no rule needs Nodes, the API server is not asked for them."""
-    server.put(NAMESPACES, named("team"))
-    server.put(NODES, named("gpu"))
-
-    async with following(api, times) as facts:
-        assert facts.known.nodes() == ()
-
-    assert not [seen for seen in server.seen if seen.path == NODES]
-
-
 async def test_claims_and_classes(server: FakeApi, api: Connection, times: Times) -> None:
     """Device classes are found by claim or by template; one that is not known asks for none."""
     server.put(NAMESPACES, named("team"))
@@ -205,12 +157,12 @@ async def test_topologies(server: FakeApi, api: Connection, times: Times) -> Non
     ]
 
 
-async def test_topologies_are_watched_on_demand(server: FakeApi, api: Connection, times: Times) -> None:
-    """Where no rule needs topologies, the API server is not asked for them."""
+async def test_what_no_rule_needs_is_not_watched(server: FakeApi, api: Connection, times: Times) -> None:
+    """Where no rule needs Nodes or topologies, the API server is not asked for them."""
     server.put(NAMESPACES, named("team"))
 
     async with following(api, times) as facts:
-        assert facts.known.topologies() == ()
+        assert (facts.known.nodes(), facts.known.topologies()) == ((), ())
 
     assert {seen.path for seen in server.seen} == {NAMESPACES, RESOURCE_GROUP}
 
@@ -218,21 +170,16 @@ async def test_topologies_are_watched_on_demand(server: FakeApi, api: Connection
 async def test_references_are_looked_for(server: FakeApi, api: Connection) -> None:
     """Who names a topology is never known beforehand; the kinds that were given are looked through each time."""
     server.install("batch", {"v1": {"jobs": "Job", "cronjobs": "CronJob"}})
-    annotations = {"kai.scheduler/topology": "racks"}
     for kind in ("jobs", "cronjobs"):
         found = named("train", namespace="team")
-        found["metadata"]["annotations"] = annotations
+        found["metadata"]["annotations"] = {"kai.scheduler/topology": "racks"}
         server.put(f"/apis/batch/v1/{kind}", found)
-    everywhere = ClusterFacts(api, watch_nodes=False)
     facts = ClusterFacts(api, watch_nodes=False, workloads=[("batch", "Job")])
 
     for _ in range(2):
         with pytest.raises(Missing) as caught:
             facts.known.look_up(ReferencesKey("racks"))
         assert await facts.read(caught.value.key, PATIENCE) == References(("Job team/train",))
-    assert await everywhere.read(ReferencesKey("racks"), PATIENCE) == References(
-        ("CronJob team/train", "Job team/train")
-    )
 
 
 async def test_reasons_until_everything_is_there(server: FakeApi, api: Connection, times: Times) -> None:
@@ -266,7 +213,7 @@ async def test_reasons_until_everything_is_there(server: FakeApi, api: Connectio
 
 
 async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: Times) -> None:
-    """After the end no task runs on, also where the API server does not answer."""
+    """After the end no task runs on, also where the API server does not answer; the end may be called at any time."""
     server.put(NAMESPACES, named("team"))
     server.install_devices()
     devices = ("resourceclaims", "resourceclaimtemplates", "deviceclasses")
@@ -275,10 +222,12 @@ async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: 
     server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
     topologies = {"topologies of kai.scheduler", "topologies of kueue.x-k8s.io", "topologies.kai.scheduler"}
     names = {"namespaces", "devices", "read namespace slow", *devices, *topologies}
+    await ClusterFacts(api, watch_nodes=True).stop()
     async with following(api, times, watch_topologies=True) as facts:
         server.held = asyncio.Event()
         reading = asyncio.create_task(facts.read(NamespaceKey("slow"), PATIENCE))
         await until(lambda: {task.get_name() for task in asyncio.all_tasks()} >= names)
+    await facts.stop()
 
     assert {task.get_name() for task in asyncio.all_tasks()}.isdisjoint(names)
     with pytest.raises(FactUnavailable, match="shutting down"):
@@ -286,25 +235,10 @@ async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: 
     server.held.set()
 
 
-async def test_stopping_twice_or_without_a_start(api: Connection) -> None:
-    """The end may be called at any time."""
-    facts = ClusterFacts(api, watch_nodes=True)
-    await facts.stop()
-    await facts.start()
-    await facts.stop()
-    await facts.stop()
-
-
-@pytest.mark.parametrize(
-    ("now", "today"),
-    [
-        pytest.param(timedelta(hours=0), date(2026, 3, 1), id="UTC"),
-        pytest.param(timedelta(hours=-5), date(2026, 3, 2), id="later in UTC"),
-    ],
-)
-def test_today_is_the_date_in_utc(api: Connection, times: Times, now: timedelta, today: date) -> None:
+@pytest.mark.parametrize(("hours", "today"), [(0, date(2026, 3, 1)), (-5, date(2026, 3, 2))])
+def test_today_is_the_date_in_utc(api: Connection, times: Times, hours: int, today: date) -> None:
     """The date is that of UTC, wherever the clock stands."""
-    times.date = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(now))
+    times.date = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(timedelta(hours=hours)))
 
     assert ClusterFacts(api, watch_nodes=False, clock=times.clock).known.today() == today
 

@@ -44,42 +44,34 @@ def test_each_kind_is_listed_once() -> None:
     ]
 
 
-def test_namespaces_and_kinds_are_chosen() -> None:
+_DEPLOYMENTS, _PODS = "/apis/apps/v1/namespaces/{}/deployments", "/api/v1/namespaces/{}/pods"
+_SERVICES = [_served(group, "v1", "services", "Service") for group in ("", "serving.example")]
+_OWN, _OTHER = "/api/v1/services", "/apis/serving.example/v1/services"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "namespaces", "paths"),
+    [
+        (("deployment.apps", "pods"), "bab", [path.format(one) for path in (_DEPLOYMENTS, _PODS) for one in "ab"]),
+        # A name in full is nobody else's: Kubernetes' own kinds have no group.
+        (("services.v1.",), "", [_OWN]),
+        (("services.v1.serving.example",), "", [_OTHER]),
+        (("services",), "", [_OWN, _OTHER]),
+    ],
+)
+def test_namespaces_and_kinds_are_chosen(kinds: tuple[str, ...], namespaces: str, paths: list[str]) -> None:
     """Of chosen Namespaces only what is in them is listed, of chosen kinds only these, however they are called."""
-    chosen = units(_CLUSTER, _RULES.ruleset, _WORKLOADS, ("b", "a", "b"), ("deployment.apps", "pods"))
+    found = units([*_CLUSTER, *_SERVICES], _RULES.ruleset, _WORKLOADS, [*namespaces], kinds)
 
-    assert [unit.key for unit in chosen] == [
-        "/apis/apps/v1/namespaces/a/deployments",
-        "/apis/apps/v1/namespaces/b/deployments",
-        "/api/v1/namespaces/a/pods",
-        "/api/v1/namespaces/b/pods",
-    ]
+    assert [unit.key for unit in found] == paths
 
 
-def test_an_unknown_kind_is_told() -> None:
-    """A kind that the cluster does not have is an error, with the one that is probably meant."""
-    with pytest.raises(UnknownKindError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
-        units(_CLUSTER, _RULES.ruleset, _WORKLOADS, (), ("Deplyment",))
+def test_a_kind_without_a_rule_is_left_out() -> None:
+    """Of several kinds those are listed that a rule is about; if there is none, or no such kind, that is told."""
+    silent = rules.made(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files).ruleset
 
-
-def test_a_name_in_full_is_nobody_elses() -> None:
-    """`services.v1.` is Kubernetes' own kind, though another group has services, too."""
-    services = [_served("", "v1", "services", "Service"), _served("serving.example", "v1", "services", "Service")]
-
-    for name, paths in (
-        ("services.v1.", ["/api/v1/services"]),
-        ("services.v1.serving.example", ["/apis/serving.example/v1/services"]),
-        ("services", ["/api/v1/services", "/apis/serving.example/v1/services"]),
-    ):
-        assert [unit.key for unit in units(services, _RULES.ruleset, _WORKLOADS, (), (name,))] == paths
-
-
-def test_a_kind_that_no_rule_is_about_is_left_out() -> None:
-    """Of several kinds those are listed that a rule is about; if there is none, that is told."""
-    silent = rules.made(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files)
-
-    assert [unit.key for unit in units(_CLUSTER, silent.ruleset, _WORKLOADS, (), ("pods", "events"))] == [
-        "/api/v1/pods"
-    ]
+    assert [unit.key for unit in units(_CLUSTER, silent, _WORKLOADS, (), ("pods", "events"))] == ["/api/v1/pods"]
     with pytest.raises(UnknownKindError, match="--kind events: no rule or policy is about it"):
-        units(_CLUSTER, silent.ruleset, _WORKLOADS, (), ("events",))
+        units(_CLUSTER, silent, _WORKLOADS, (), ("events",))
+    with pytest.raises(UnknownKindError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
+        units(_CLUSTER, silent, _WORKLOADS, (), ("Deplyment",))

@@ -123,11 +123,7 @@ async def test_what_a_failure_ends(
     assert len(notices.problems) == told.failed
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "on"),
-    [("", "Pod", True), ("No.", "Event", True), ("No.", "Pod", False)],
-    ids=["nothing", "an Event", "off"],
-)
+@pytest.mark.parametrize(("text", "kind", "on"), [("", "Pod", True), ("No.", "Event", True), ("No.", "Pod", False)])
 async def test_who_is_not_told(server: FakeApi, api: Connection, text: str, kind: str, *, on: bool) -> None:
     """There is no Event without a refusal, none about an Event, which would have one itself, and none if off."""
     notices = FindingEvents(Lister(api, _QPS), on=on)

@@ -98,8 +98,8 @@ def test_a_server_that_says_no_farewell() -> None:
     assert [str(each.message) for each in left_open] == []
 
 
-async def _raising(error: Exception) -> str:
-    raise error
+async def _raising(error: Exception | None) -> str:
+    raise error or await asyncio.Future()
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,9 @@ async def _raising(error: Exception) -> str:
         pytest.param(ApiError("forbidden", 403), Unread("forbidden", "list things"), id="a right is missing"),
         pytest.param(ApiError("broken", 500), Unread("broken"), id="the API server fails"),
         pytest.param(ClusterError("unreadable"), Unread("unreadable"), id="no object"),
+        pytest.param(None, Unread("no answer within 0 s"), id="no answer"),
     ],
 )
-async def test_what_cannot_be_read_is_an_answer(error: Exception, unread: Unread) -> None:
-    """Only where a right is missing, the right is named."""
-    assert await tried(_raising(error), "list things") == unread
-
-
-async def test_no_read_takes_for_ever() -> None:
-    """What is not answered in time is told as that."""
-    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    assert await tried(never, "list things", 0.01) == Unread("no answer within 0 s")
+async def test_what_cannot_be_read_is_an_answer(error: Exception | None, unread: Unread) -> None:
+    """Only where a right is missing, the right is named; no read takes for ever."""
+    assert await tried(_raising(error), "list things", PATIENCE if error else 0.01) == unread

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+
+from support.patience import until
 
 from webhook.cluster.api.clock import Clock
 
@@ -38,6 +41,15 @@ class Times:
         """End the pauses that are under way."""
         self._morning.set()
         self._morning = asyncio.Event()
+
+    async def awake(self, probe: Callable[[], object]) -> None:
+        """Wait until something holds, and end all pauses meanwhile."""
+
+        def woken() -> object:
+            self.wake()
+            return probe()
+
+        await until(woken)
 
     async def _sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -47,16 +47,6 @@ async def followed(follower: Follower) -> AsyncIterator[None]:
         yield
     finally:
         await follower.stop()
-
-
-async def awake(times: Times, condition: Callable[[], object]) -> None:
-    """Wake whoever pauses until a condition is true."""
-
-    def tried() -> object:
-        times.wake()
-        return condition()
-
-    await until(tried)
 
 
 async def test_everything_is_put(server: FakeApi, follower: Follower) -> None:
@@ -120,12 +110,12 @@ async def test_kinds_come_and_go(server: FakeApi, follower: Follower, times: Tim
     async with followed(follower):
         await until(lambda: not follower.unsynced())
         server.install("jobset.x-k8s.io", {"v1alpha2": {"jobsets": "JobSet"}})
-        await awake(times, lambda: server.watches(JOBSETS))
+        await times.awake(lambda: server.watches(JOBSETS))
         server.put(JOBSETS, world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "wide", spec))
         await until(lambda: follower.placer.root(key))
         assert "jobsets.jobset.x-k8s.io" in {one.resource.name for one in follower.reflectors()}
         server.uninstall("jobset.x-k8s.io")
-        await awake(times, lambda: follower.placer.root(key) is None and not follower.problems())
+        await times.awake(lambda: follower.placer.root(key) is None and not follower.problems())
 
 
 class _Shelf:

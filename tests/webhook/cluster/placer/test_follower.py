@@ -118,41 +118,16 @@ async def test_kinds_come_and_go(server: FakeApi, follower: Follower, times: Tim
         await times.awake(lambda: follower.placer.root(key) is None and not follower.problems())
 
 
-class _Shelf:
-    """Keeps the names of objects, and takes none that is called bad."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.entries = Entries(name_of, self.put, self.names.discard)
-
-    def put(self, item: Object) -> None:
-        """Keep an object."""
-        if item.metadata.name == "bad":
-            raise ValueError("it is bad")
-        self.names.add(item.metadata.name)
-
-
-@pytest.fixture
-def shelf() -> _Shelf:
-    """An empty one."""
-    return _Shelf()
-
-
-def named(*names: str) -> list[Object]:
-    """Objects."""
-    return [Object(Metadata(name)) for name in names]
-
-
-def test_a_list_that_breaks_off_removes_nothing(shelf: _Shelf) -> None:
+def test_a_list_that_breaks_off_removes_nothing() -> None:
     """What was known stays, also through the next list, which is whole."""
-    shelf.entries.begin()
-    shelf.entries.page(named("a", "b"))
-    shelf.entries.complete()
-    shelf.entries.begin()
-    shelf.entries.page(named("c"))
-    shelf.entries.begin()
-    shelf.entries.page(named("a"))
+    names: set[str] = set()
+    entries = Entries(name_of, lambda item: names.add(item.metadata.name), names.discard)
+    for page, is_whole in (("ab", True), ("c", False), ("a", False)):
+        entries.begin()
+        entries.page([Object(Metadata(name)) for name in page])
+        if is_whole:
+            entries.complete()
 
-    assert shelf.names == {"a", "b", "c"}
-    shelf.entries.complete()
-    assert shelf.names == {"a"}
+    assert names == {"a", "b", "c"}
+    entries.complete()
+    assert names == {"a"}

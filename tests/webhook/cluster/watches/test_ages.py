@@ -101,29 +101,22 @@ async def test_a_replica_that_is_cut_off(server: FakeApi, ages: WatchAges, two: 
     assert ages.problems() == ["namespaces: not known to be up to date for 3600 s: its watch is silent"]
 
 
-async def test_what_is_stale_is_logged_once_a_minute(two: Two, times: Times) -> None:
+async def test_what_is_stale_is_logged_once_a_minute(two: Two, ages: WatchAges, times: Times) -> None:
     """A stale watch is a line of the log at each look, a minute apart, and its end is one."""
-    times.patience = 1000
-    pauses: list[float] = []
-
-    async def minute(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            two.nodes._proved()
-            two.namespaces._proved()
-        await (asyncio.sleep(0) if len(pauses) < 4 else asyncio.Event().wait())
-
-    clock = type(times.clock)(times.clock.now, times.clock.monotonic, minute, times.clock.random)
-    followed = WatchAges([two], PATIENCE, clock)
+    times.patience = 3
+    times.pauses.clear()
     times.pass_by(HOUR)
     with capture_logs() as logs:
-        task = asyncio.create_task(followed.run())
-        await until(lambda: len(pauses) == 4)
+        task = asyncio.create_task(ages.run())
+        await until(lambda: len(times.pauses) == 4)
+        two.nodes._proved()
+        two.namespaces._proved()
+        await times.awake(lambda: len(logs) == 5)
         await cancelled([task])
 
-    assert pauses == [60.0] * 4
+    assert {*times.pauses} == {60.0}
     assert [(entry["event"], entry["log_level"]) for entry in logs] == [
-        *[("watches are stale", "warning")] * 3,
+        *[("watches are stale", "warning")] * 4,
         ("watches are up to date again", "info"),
     ]
 

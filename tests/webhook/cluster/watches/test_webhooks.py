@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
 from support.api.fakeapi import MUTATING, VALIDATING, Json, status
 from support.api.times import Times
-from support.api.webhookapi import NAME, PATHS, WebhookApi
+from support.api.webhookapi import NAME, WebhookApi
 from support.patience import until
 
 from certs.authority import new_authority
@@ -17,8 +16,6 @@ from webhook.authority import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.webhooks import Webhooks
 
-_MUTATING, _VALIDATING = PATHS
-_CERTIFICATES = [new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2)]
 _GONE = {"cks-admission.dev/unregister": "true"}
 
 
@@ -40,25 +37,18 @@ async def webhooks(server: WebhookApi, api: Connection, times: Times) -> AsyncIt
     await found.stop()
 
 
-def configuration(*bundles: bytes, annotations: dict[str, str] | None = None) -> Json:
-    """One with an entry for each bundle, as items of a list are: without apiVersion and kind."""
-    entries = [
-        {
-            "name": f"{number}.cks-admission.dev",
-            "clientConfig": {"caBundle": base64.b64encode(bundle).decode()} if bundle else {},
-        }
-        for number, bundle in enumerate(bundles)
-    ]
-    return {"metadata": {"name": NAME, "annotations": annotations or {}}, "webhooks": entries}
+def configuration(annotations: dict[str, str] | None = None) -> Json:
+    """One without entries, as items of a list are: without apiVersion and kind."""
+    return {"metadata": {"name": NAME, "annotations": annotations or {}}, "webhooks": []}
 
 
-async def shown(webhooks: Webhooks, server: WebhookApi, kind: str, content: Json | None) -> None:
-    """Put a configuration, or delete it for None, and wait until that shows."""
+async def shown(webhooks: Webhooks, server: WebhookApi, content: Json | None) -> None:
+    """Put the validating configuration, or delete it for None, and wait until that shows."""
     webhooks.changed.clear()
     if content is None:
-        server.delete(PATHS[kind], NAME)
+        server.delete(VALIDATING, NAME)
     else:
-        server.put(PATHS[kind], content)
+        server.put(VALIDATING, content)
     await webhooks.changed.wait()
 
 
@@ -69,7 +59,7 @@ async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connect
     await webhooks.start()
     await until(lambda: any("403" in reason for reason in webhooks.unsynced()) and len(webhooks.unsynced()) == 1)
     (reason,) = webhooks.unsynced()
-    trusted = TrustWatch(webhooks)(_CERTIFICATES[0])
+    trusted = TrustWatch(webhooks)(new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate)
     await webhooks.stop()
 
     assert reason.startswith("mutatingwebhookconfigurations: first list not done: the API server refused GET")
@@ -83,8 +73,8 @@ async def test_what_may_not_be_followed_is_said(server: WebhookApi, api: Connect
 async def test_their_end_is_remembered(server: WebhookApi, webhooks: Webhooks) -> None:
     """Announced to go, they stay unregistered once gone, until they are there without the announcement."""
     found = [webhooks.state.unregistered]
-    for content in (configuration(), None, configuration(annotations=_GONE), None, configuration()):
-        await shown(webhooks, server, _VALIDATING, content)
+    for content in (configuration(), None, configuration(_GONE), None, configuration()):
+        await shown(webhooks, server, content)
         found.append(webhooks.state.unregistered)
 
     assert found == [False, False, False, True, True, False]
@@ -92,8 +82,8 @@ async def test_their_end_is_remembered(server: WebhookApi, webhooks: Webhooks) -
 
 async def test_an_end_within_one_glance_is_seen(server: WebhookApi, webhooks: Webhooks) -> None:
     """Announcement and deletion may arrive together: nobody has to look in between."""
-    await shown(webhooks, server, _VALIDATING, configuration())
-    server.put(VALIDATING, configuration(annotations=_GONE))
+    await shown(webhooks, server, configuration())
+    server.put(VALIDATING, configuration(_GONE))
     server.delete(VALIDATING, NAME)
     await until(lambda: not webhooks.state.current)
 

@@ -13,7 +13,7 @@ from support.api.times import Times
 from support.gangs.world import World, moment, required
 from support.patience import until
 
-from policies.topology.annotation import GATE
+from policies.topology.placer.opening import Opening
 from webhook.cluster.api.client import Connection
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
@@ -41,8 +41,8 @@ def world(times: Times) -> World:
 class Site:
     """A process with a placer. leads: whether it holds the Lease; to be set by `lead`. missing: facts yet to come."""
 
-    def __init__(self, api: Connection, world: World, times: Times) -> None:
-        self.times = times
+    def __init__(self, api: Connection, server: PodApi, world: World, times: Times) -> None:
+        self.server, self.world, self.times = server, world, times
         self.missing: list[str] = []
         self.measures = Metrics("place")
         self.follower = Follower(api, world.options, world.catalog, lambda: self.missing, times.clock)
@@ -55,15 +55,21 @@ class Site:
         self.leads = True
         self.follower.changed.set()
 
-    def lose(self) -> None:
-        """Lose the Lease to another process."""
-        self.leads = False
-        self.follower.changed.set()
-
     def pass_by(self, seconds: float) -> None:
         """Let time pass, and look again."""
         self.times.pass_by(seconds)
         self.follower.changed.set()
+
+    def opening(self) -> Opening:
+        """What a look decides, which nobody has carried out yet."""
+        self.follower.refresh()
+        (opening,) = self.follower.placer.look(self.times.date.timestamp()).openings
+        return opening
+
+    @property
+    def shows_queue(self) -> bool:
+        """Whether the metrics show who waits."""
+        return "gangs_waiting{" in self.measures.expose().decode()
 
     def outcomes(self) -> dict[str, float]:
         """How many openings had each outcome."""
@@ -74,9 +80,11 @@ class Site:
 
 @asynccontextmanager
 async def running(site: Site, *, leads: bool = True) -> AsyncIterator[Site]:
-    """Run during the block."""
+    """Run during the block, with the objects of the world, from when these are known."""
+    site.server.load(site.world)
     await site.follower.start()
     task = asyncio.create_task(site.gatekeeper.run())
+    await until(lambda: site.follower.unsynced() == site.missing)
     if leads:
         site.lead()
     try:
@@ -88,20 +96,18 @@ async def running(site: Site, *, leads: bool = True) -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-def site(api: Connection, world: World, times: Times) -> Site:
+def site(api: Connection, server: PodApi, world: World, times: Times) -> Site:
     """A process that has listed nothing yet."""
-    return Site(api, world, times)
+    return Site(api, server, world, times)
 
 
 async def test_only_the_leader_opens(server: PodApi, world: World, site: Site) -> None:
     """A process without the Lease knows the same, and does nothing; nor does it show who waits."""
     world.job("train", 2, required("rack"))
-    server.load(world)
     async with running(site, leads=False):
-        await until(lambda: not site.follower.unsynced())
         site.pass_by(1)
         await asyncio.sleep(0.05)
-        assert (server.patches, "gangs_waiting{" in site.measures.expose().decode()) == ({}, False)
+        assert (server.patches, site.shows_queue) == ({}, False)
         site.lead()
         await until(lambda: all(server.racks().values()))
 
@@ -109,9 +115,7 @@ async def test_only_the_leader_opens(server: PodApi, world: World, site: Site) -
 async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world: World, site: Site) -> None:
     """It lists anew: a watch that died unnoticed does not show that half of a gang was opened by the one before."""
     world.job("train", 2, required("rack"))
-    server.load(world)
     async with running(site, leads=False):
-        await until(lambda: not site.follower.unsynced())
         await server.watched(PODS)
         server.deafen(PODS)
         other = World()
@@ -130,7 +134,6 @@ async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world:
 async def test_a_patch_without_an_answer_is_looked_up(server: PodApi, world: World, site: Site) -> None:
     """Whether it was carried out is read from the API server before anything else is decided about the gang."""
     world.job("train", 2, required("rack"))
-    server.load(world)
     server.unanswered = {"train-0"}
     async with running(site):
         await until(lambda: server.events("Placed"))
@@ -142,17 +145,25 @@ async def test_a_patch_without_an_answer_is_looked_up(server: PodApi, world: Wor
 async def test_a_pod_that_changed_is_no_failure(server: PodApi, world: World, site: Site) -> None:
     """A Pod that is gone when it is to be opened is counted as such, and the others are opened."""
     world.job("train", 1, required("rack"))
-    server.load(world)
     async with running(site, leads=False):
-        await until(lambda: not site.follower.unsynced())
-        openings = site.follower.placer
-        site.follower.refresh()
-        (opening,) = openings.look(site.times.date.timestamp()).openings
+        opening = site.opening()
         server.delete(PODS, "train-0", "team")
         site.leads = True
         assert await site.gatekeeper.open(opening, site.gatekeeper.term) == ""
 
     assert site.outcomes() == {"gone": 1}
+
+
+async def test_nothing_is_sent_by_who_led_before(server: PodApi, world: World, site: Site) -> None:
+    """What was decided while the Lease was held is not carried out once it was lost, even if it is held again."""
+    world.job("train", 1, required("rack"))
+    async with running(site, leads=False):
+        opening, term = site.opening(), site.gatekeeper.term
+        site.leads = True
+        site.gatekeeper.began()
+        await site.gatekeeper.open(opening, term)
+        assert server.patches == {}
+        assert site.follower.placer.pods["team", "train-0"].is_gated
 
 
 @pytest.mark.parametrize("code", [403, 422, 500], ids=str)
@@ -161,7 +172,6 @@ async def test_a_refusal_is_said_and_not_repeated_at_once(
 ) -> None:
     """Nobody is told that the gang is placed, but why it waits; the pauses between attempts grow."""
     world.job("train", 2, required("rack"))
-    server.load(world)
     server.refused = (code, "policy says no")
     async with running(site):
         await until(lambda: server.patches.total() == 2)
@@ -185,28 +195,11 @@ async def test_a_refusal_is_said_and_not_repeated_at_once(
     assert capsys.readouterr().out.count("could not open the gate of a Pod") == 1
 
 
-async def test_nothing_is_sent_by_who_led_before(server: PodApi, world: World, site: Site) -> None:
-    """What was decided while the Lease was held is not carried out once it was lost, even if it is held again."""
-    world.job("train", 1, required("rack"))
-    server.load(world)
-    async with running(site, leads=False):
-        await until(lambda: not site.follower.unsynced())
-        site.follower.refresh()
-        (opening,) = site.follower.placer.look(site.times.date.timestamp()).openings
-        site.leads = True
-        term = site.gatekeeper.term
-        site.gatekeeper.began()
-        await site.gatekeeper.open(opening, term)
-        assert server.patches == {}
-        assert site.follower.placer.pods["team", "train-0"].is_gated
-
-
 async def test_events_delay_nothing(server: PodApi, world: World, site: Site) -> None:
     """However many there are, few are written at a time; the openings do not wait for them."""
     world.racks(*(f"f/2/{number}" for number in range(30, 40)), nodes=1)
     for number in range(10):
         world.job(f"train{number}", 1, required("rack"))
-    server.load(world)
     server.slow.add(EVENTS)
     async with running(site):
         await until(lambda: server.patches.total() == 10)
@@ -219,7 +212,6 @@ async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, sit
     """After some seconds, something new at most once a minute, and the same before Kubernetes forgets the Event."""
     world.job("train", 3, required("rack"))
     last = world.pods.pop("train-2")
-    server.load(world)
 
     async def later(seconds: float, said: int) -> None:
         site.times.pass_by(seconds)
@@ -231,7 +223,7 @@ async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, sit
         assert len(server.events("Waiting")) == said
 
     async with running(site):
-        await until(lambda: "gangs_waiting{" in site.measures.expose().decode())
+        await until(lambda: site.shows_queue)
         await later(1, said=0)
         await later(5, said=1)
         server.put(PODS, last)
@@ -248,57 +240,37 @@ async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, sit
 async def test_missing_pods_are_explained_by_their_controller(server: PodApi, world: World, site: Site) -> None:
     """The newest Event FailedCreate ends the sentence, whatever the order in which the API server lists them."""
     world.job("train", 3, required("rack"), exist=2)
-    server.load(world)
     for name, said, at in (("b", "quota of today", 20), ("c", "quota of yesterday", 10)):
         event = named(name, namespace="team", message=said, reason="FailedCreate", lastTimestamp=moment(world.now + at))
         server.put(EVENTS, event)
     async with running(site):
-        await until(lambda: not site.follower.unsynced())
         site.pass_by(30)
         await until(lambda: server.events("Waiting"))
 
-    (query,) = server.lists(EVENTS)[:1]
-    assert query == {"fieldSelector": "involvedObject.uid=Job-train,reason=FailedCreate"}
+    assert server.lists(EVENTS)[0] == {"fieldSelector": "involvedObject.uid=Job-train,reason=FailedCreate"}
     assert server.events("Waiting") == ["2 of 3 Pods exist. FailedCreate: quota of today"]
 
 
-async def test_stale_knowledge_opens_nothing(server: PodApi, world: World, site: Site) -> None:
+async def test_stale_knowledge_opens_nothing(server: PodApi, site: Site) -> None:
     """A process that does not know how the cluster is now chooses no domain, and says so."""
-    server.load(world)
     async with running(site):
-        await until(lambda: not site.follower.unsynced())
         await server.watched(PODS)
         server.deafen(PODS)
         site.times.pass_by(400)
-        world.job("late", 1, required("rack"))
-        site.follower.placer.put_root(world.roots["Job", "late"])
         assert [reason.partition(" for ")[0] for reason in site.follower.unsynced()] == [
             "nodes: not known to be up to date",
             "pods: not known to be up to date",
         ]
 
 
-async def test_other_gates_are_named(server: PodApi, world: World, site: Site) -> None:
-    """A gang whose Pods wait behind a gate of somebody else is not opened, which an Event says."""
-    world.job("train", 1, required("rack"), schedulingGates=[{"name": "example.org/quota"}, {"name": GATE}])
-    server.load(world)
-    async with running(site):
-        await until(lambda: not site.follower.unsynced())
-        site.pass_by(30)
-        await until(lambda: server.events("Waiting"))
-
-    assert server.events("Waiting") == ["1 of its Pods wait behind other gates, too: example.org/quota."]
-    assert server.patches == {}
-
-
-async def test_who_may_not_open_does_not_spin(server: PodApi, world: World, site: Site) -> None:
+async def test_who_may_not_open_does_not_spin(world: World, site: Site) -> None:
     """A process that has lost the Lease, or knows too little, looks about once a second whether that is so still."""
     world.job("train", 3, required("rack"))
-    server.load(world)
     async with running(site):
-        await until(lambda: "gangs_waiting{" in site.measures.expose().decode())
-        site.lose()
-        await until(lambda: "gangs_waiting{" not in site.measures.expose().decode())
+        await until(lambda: site.shows_queue)
+        site.leads = False
+        site.follower.changed.set()
+        await until(lambda: not site.shows_queue)
         looks = 0
 
         def leading() -> bool:
@@ -315,10 +287,8 @@ async def test_who_may_not_open_does_not_spin(server: PodApi, world: World, site
 async def test_nothing_is_opened_before_the_facts_are_there(server: PodApi, world: World, site: Site) -> None:
     """Without the topologies and device classes of the cluster it is not known where Pods fit."""
     world.job("train", 1, required("rack"))
-    server.load(world)
     site.missing = ["topologies.kai.scheduler: first list not done"]
     async with running(site):
-        await until(lambda: site.follower.unsynced() == site.missing)
         site.follower.changed.set()
         await asyncio.sleep(0.05)
         assert server.patches == {}

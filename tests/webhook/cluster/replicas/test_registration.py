@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import PLURALS, apply, owner_uid, read, remove, replace, unregister
 
+Send = Callable[[Connection], Awaitable[Any]]
 NAMES = dict.fromkeys(PLURALS, "mine")
 
 
@@ -24,62 +24,69 @@ async def server() -> AsyncIterator[FakeApi]:
         yield running
 
 
-def configuration(kind: str, **metadata: Any) -> dict[str, Any]:
-    """Return a webhook configuration."""
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": "mine", **metadata},
-        "webhooks": [{"name": "a.example.com", "clientConfig": {"url": "https://a.example.com"}, "timeoutSeconds": 5}],
-    }
+def configuration(kind: str) -> dict[str, Any]:
+    """A webhook configuration."""
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "mine"}, "webhooks": []}
 
 
 async def test_owner(server: FakeApi, api: Connection) -> None:
-    """A ClusterRole is known by its uid; what may not be read is named, with the right that is missing."""
+    """A ClusterRole is known by its uid."""
     server.put(ROLES, {"metadata": {"name": "cks", "uid": "u-1"}})
-    found = [await owner_uid(api, name) for name in ("cks", "other")]
-    server.fail(f"{ROLES}/cks", 403, status(403, "no"))
 
-    with pytest.raises(ClusterError) as caught:
-        await owner_uid(api, "cks")
+    assert [await owner_uid(api, name) for name in ("cks", "other")] == ["u-1", None]
 
-    assert found == ["u-1", None]
-    assert str(caught.value) == (
-        f"ClusterRole cks could not be read: the API server refused GET {ROLES}/cks at {server.url} (403: no); a "
-        "ClusterRole must allow the service's account to get it"
-    )
+
+OWN = "MutatingWebhookConfiguration mine could not be"
+RIGHT = "a ClusterRole must allow its account to {} mutatingwebhookconfigurations in admissionregistration.k8s.io"
+MINE = f"{MUTATING}/mine"
 
 
 @pytest.mark.parametrize(
-    ("code", "body", "message"),
+    ("send", "request_line", "code", "what", "remedy"),
     [
-        pytest.param(
+        (
+            lambda api: owner_uid(api, "cks"),
+            f"GET {ROLES}/cks",
             403,
-            status(403, 'User "x" cannot patch resource "mutatingwebhookconfigurations"'),
-            '(403: User "x" cannot patch resource "mutatingwebhookconfigurations"); a ClusterRole must allow its '
-            "account to patch and create mutatingwebhookconfigurations in admissionregistration.k8s.io",
-            id="not allowed",
+            "ClusterRole cks could not be read",
+            "; a ClusterRole must allow the service's account to get it",
         ),
-        pytest.param(422, status(422, "webhooks[0]: bad"), "(422: webhooks[0]: bad)", id="not valid"),
+        (
+            lambda api: apply(api, configuration("MutatingWebhookConfiguration")),
+            f"PATCH {MINE}",
+            403,
+            f"{OWN} written",
+            f"; {RIGHT.format('patch and create')}",
+        ),
+        (
+            lambda api: apply(api, configuration("MutatingWebhookConfiguration")),
+            f"PATCH {MINE}",
+            422,
+            f"{OWN} written",
+            "",
+        ),
+        (lambda api: remove(api, NAMES), f"DELETE {MINE}", 403, f"{OWN} removed", f"; {RIGHT.format('delete')}"),
+        # What may not be announced is not deleted: a running service would put it back.
+        (lambda api: unregister(api, NAMES), f"PATCH {MINE}", 403, f"{OWN} annotated", f"; {RIGHT.format('patch')}"),
     ],
+    ids=["owner", "apply", "invalid", "remove", "unregister"],
 )
-async def test_apply_fails(server: FakeApi, api: Connection, code: int, body: Any, message: str) -> None:
-    """A configuration that cannot be written is named, with the API server's words and the right that is missing."""
-    path = f"{MUTATING}/mine"
-    server.fail(path, code, body)
+async def test_what_fails_is_named(
+    server: FakeApi, api: Connection, send: Send, request_line: str, code: int, what: str, remedy: str
+) -> None:
+    """An object that cannot be read or written is named, with the API server's words and the right that is missing."""
+    server.fail(request_line.partition(" ")[2], code, status(code, "no"))
 
     with pytest.raises(ClusterError) as caught:
-        await apply(api, configuration("MutatingWebhookConfiguration"))
+        await send(api)
 
-    assert str(caught.value) == (
-        "MutatingWebhookConfiguration mine could not be written: "
-        f"the API server refused PATCH {path} at {server.url} {message}"
-    )
+    refused = f"the API server refused {request_line} at {server.url}"
+    assert str(caught.value) == f"{what}: {refused} ({code}: no){remedy}"
     assert len(server.seen) == 1
 
 
 @pytest.mark.parametrize(
-    "call",
+    "send",
     [
         lambda api: apply(api, configuration("Secret")),
         lambda api: replace(api, configuration("Secret")),
@@ -89,58 +96,22 @@ async def test_apply_fails(server: FakeApi, api: Connection, code: int, body: An
     ],
     ids=["apply", "replace", "read", "remove", "unregister"],
 )
-async def test_another_kind(server: FakeApi, api: Connection, call: Callable[[Connection], Awaitable[Any]]) -> None:
+async def test_another_kind(server: FakeApi, api: Connection, send: Send) -> None:
     """A kind that is neither a webhook configuration nor a policy is refused before anything is sent."""
     with pytest.raises(ClusterError, match="Secret is not written here; what is: Mutating"):
-        await call(api)
+        await send(api)
 
     assert server.seen == []
 
 
-async def test_remove_fails(server: FakeApi, api: Connection) -> None:
-    """A configuration that may not be removed is named, with the right that is missing."""
-    path = f"{MUTATING}/mine"
-    server.fail(path, 403, status(403, "no"))
-
-    with pytest.raises(ClusterError) as caught:
-        await remove(api, NAMES)
-
-    assert str(caught.value) == (
-        f"MutatingWebhookConfiguration mine could not be removed: the API server refused DELETE {path} at {server.url} "
-        "(403: no); a ClusterRole must allow its account to delete mutatingwebhookconfigurations in "
-        "admissionregistration.k8s.io"
-    )
-
-
 async def test_unregister(server: FakeApi, api: Connection) -> None:
     """Both are announced to go before the first goes, so that a running service lets them; absent ones are no error."""
+    paths = [f"{path}/mine" for path in (MUTATING, VALIDATING)]
     for path in (MUTATING, VALIDATING):
         server.put(path, {"metadata": {"name": "mine"}, "webhooks": []})
 
     assert await unregister(api, NAMES) == [f"{kind}/mine" for kind in PLURALS]
     assert await unregister(api, NAMES) == []
-
-    announced = {"metadata": {"annotations": {"cks-admission.dev/unregister": "true"}}}
-    assert [(seen.method, seen.path, json.loads(seen.body or "null")) for seen in server.seen[:4]] == [
-        ("PATCH", f"{MUTATING}/mine", announced),
-        ("PATCH", f"{VALIDATING}/mine", announced),
-        ("DELETE", f"{MUTATING}/mine", None),
-        ("DELETE", f"{VALIDATING}/mine", None),
+    assert [(seen.method, seen.path) for seen in server.seen[:4]] == [
+        (method, path) for method in ("PATCH", "DELETE") for path in paths
     ]
-    assert {seen.headers["Content-Type"] for seen in server.seen[:2]} == {"application/merge-patch+json"}
-
-
-async def test_unregister_fails(server: FakeApi, api: Connection) -> None:
-    """What may not be announced is not deleted: a running service would put it back. The right is named."""
-    server.put(VALIDATING, {"metadata": {"name": "mine"}, "webhooks": []})
-    server.fail(f"{VALIDATING}/mine", 403, status(403, "no"))
-
-    with pytest.raises(ClusterError) as caught:
-        await unregister(api, NAMES)
-
-    assert str(caught.value) == (
-        "ValidatingWebhookConfiguration mine could not be annotated: the API server refused PATCH "
-        f"{VALIDATING}/mine at {server.url} (403: no); a ClusterRole must allow its account to patch "
-        "validatingwebhookconfigurations in admissionregistration.k8s.io"
-    )
-    assert server.get(VALIDATING, "mine")

@@ -81,28 +81,20 @@ async def test_a_change_is_written(server: FakeApi, api: Connection, times: Time
     assert before.keys() == after.keys()
 
 
-async def test_what_somebody_else_made_stays(server: FakeApi, api: Connection, times: Times) -> None:
-    """A ConfigMap of the name that the service did not make is named in an error, with what to do."""
-    _put(server, "g1", "1")
-    server.put(_MAPS, {"metadata": {"name": "topologies"}, "data": {"mine": "yes"}})
-
-    with pytest.raises(ClusterError) as error:
-        await _Look(api, times).survey.look()
-
-    told = "ConfigMap cks-admission/topologies is somebody else's; delete it, or set topology.facts to another name"
-    assert (str(error.value), _writes(server)) == (told, [])
-
-
-async def test_a_missing_right_is_named(server: FakeApi, api: Connection, times: Times) -> None:
-    """Where the ConfigMap may not be written, the error says which rights are needed."""
+async def test_what_cannot_be_written_is_named(server: FakeApi, api: Connection, times: Times) -> None:
+    """A ConfigMap that the service did not make stays, and which right is missing is said: both with what to do."""
     _put(server, "g1", "1")
     server.failures.append(Failure(_MAPS, 403, status(403, "no"), -1, method="POST"))
-
-    with pytest.raises(ClusterError) as error:
+    with pytest.raises(ClusterError) as refused:
+        await _Look(api, times).survey.look()
+    server.put(_MAPS, {"metadata": {"name": "topologies"}, "data": {"mine": "yes"}})
+    with pytest.raises(ClusterError) as foreign:
         await _Look(api, times).survey.look()
 
     needed = "; a Role in namespace cks-admission must allow to create configmaps, and to get and update topologies"
-    assert str(error.value).endswith(needed)
+    told = "ConfigMap cks-admission/topologies is somebody else's; delete it, or set topology.facts to another name"
+    assert str(refused.value).endswith(needed)
+    assert (str(foreign.value), [method for method, _ in _writes(server)]) == (told, ["POST"])
 
 
 async def test_without_a_name_nothing_is_written(server: FakeApi, api: Connection, times: Times) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
@@ -27,27 +28,7 @@ from webhook.cluster.inspection.examination import component
 from webhook.configuration import roles, rules
 from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
-from webhook.doctor.cluster import check_api_server, check_scheduling, check_topology
-from webhook.doctor.configurations import (
-    check_actors,
-    check_others,
-    check_outage,
-    check_registration,
-    check_scope,
-    check_writers,
-)
-from webhook.doctor.connection import (
-    check_address,
-    check_certificates,
-    check_leaf,
-    check_probe,
-    check_secret,
-    dialled_by,
-    is_answered,
-    is_refused,
-    targets,
-    trusts,
-)
+from webhook.doctor import cluster, configurations, connection, processes
 from webhook.doctor.observation import (
     Component,
     Diagnosis,
@@ -59,26 +40,16 @@ from webhook.doctor.observation import (
     TopologyObjects,
     Unread,
 )
-from webhook.doctor.processes import (
-    BINDING,
-    POLICY,
-    check_lease,
-    check_placer,
-    check_replicas,
-    check_rights,
-    opens_gates,
-    rights_to_check,
-    selector,
-)
 from webhook.registration.configurations import STATIC, registered, static_policies
 from webhook.registration.rights import Right
 from webhook.sources import policyfiles
 
 from .findings import FORBIDDEN, settings
 
-_FINDINGS: dict[str, dict[str, list[str]]] = yaml.safe_load(
+_FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8")
 )
+_TEXTS = _FINDINGS.pop("texts")
 _NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _MUTATING, _VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 _CLOUD = {"namespace": "cloud"}
@@ -98,7 +69,7 @@ def lines(findings: Case) -> list[str]:
 
 
 def _probe(status: int, message: str = "", *, should: Any = True, **more: Any) -> Case:
-    return [check_probe(Probe("default", status, message), settings(**more), should_refuse=should)]
+    return [connection.check_probe(Probe("default", status, message), settings(**more), should_refuse=should)]
 
 
 _DENIED = 'the API server refused it (403: admission webhook "{}" denied the request: no)'
@@ -118,8 +89,8 @@ _PROBES: dict[str, Case] = {
     "nobody knows": _probe(201, should=Unread("the settings are wrong")),
     "no right": _probe(403, "the API server refused it (403: configmaps is forbidden)"),
     "another webhook": _probe(403, _DENIED.format("guard.example.org")),
-    "not sent": [check_probe(FORBIDDEN, Settings(), should_refuse=True)],
-    "no answer": [check_probe(Unread("no answer within 7 s"), Settings(), should_refuse=True)],
+    "not sent": [connection.check_probe(FORBIDDEN, Settings(), should_refuse=True)],
+    "no answer": [connection.check_probe(Unread("no answer within 7 s"), Settings(), should_refuse=True)],
 }
 
 # The Service is there, has the port that is dialled, and somebody is ready behind it; by a URL there is none.
@@ -137,7 +108,7 @@ SLICE: Json = {
 
 def _address(service: Any, slices: Any, **registration: Any) -> Case:
     chosen = settings(cluster=_CLOUD, registration={"service": "svc", **registration})
-    return check_address(chosen, service, slices)
+    return connection.check_address(chosen, service, slices)
 
 
 _ADDRESSES: dict[str, Case] = {
@@ -155,7 +126,7 @@ _GROUPS = {"admissionregistration.k8s.io": ("v1",), "resource.k8s.io": ("v1", "v
 
 
 def _version(version: str = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> Case:
-    return check_api_server(version, groups, settings(policies=policies))
+    return cluster.check_api_server(version, groups, settings(policies=policies))
 
 
 _VERSIONS: dict[str, Case] = {
@@ -198,23 +169,23 @@ def _certificates(
     *served: ShownChain, bundle: bytes = _OURS.cert_pem, days: float = 0, proven: bool = False, **sections: Any
 ) -> Case:
     chosen = _chosen(**sections)
-    trusted, wrong = trusts({_VALIDATING: [_entry(bundle)]}, chosen)
+    trusted, wrong = connection.trusts({_VALIDATING: [_entry(bundle)]}, chosen)
     assert wrong == []
-    return check_certificates(served, trusted, chosen, _NOW + timedelta(days=days), proven=proven)
+    return connection.check_certificates(served, trusted, chosen, _NOW + timedelta(days=days), proven=proven)
 
 
 def _bundle(bundle: bytes, *others: Json, **sections: Any) -> Case:
-    return trusts({_VALIDATING: [_entry(bundle), *others]}, _chosen(**sections))[1]
+    return connection.trusts({_VALIDATING: [_entry(bundle), *others]}, _chosen(**sections))[1]
 
 
 def _secret(secret: Any, days: float = 0, **sections: Any) -> Case:
     chosen = _chosen(**sections)
-    trusted = trusts({_VALIDATING: [_entry(_OURS.cert_pem)]}, chosen)[0]
-    return check_secret(secret, trusted, chosen, _NOW + timedelta(days=days))
+    trusted = connection.trusts({_VALIDATING: [_entry(_OURS.cert_pem)]}, chosen)[0]
+    return connection.check_secret(secret, trusted, chosen, _NOW + timedelta(days=days))
 
 
 def _leaf(secret: Any, days: float = 0, **sections: Any) -> Case:
-    return check_leaf(secret, _chosen(**sections), _NOW + timedelta(days=days))
+    return connection.check_leaf(secret, _chosen(**sections), _NOW + timedelta(days=days))
 
 
 _UNREACHED = ShownChain(Endpoint(_NAME, "10.0.0.1", 9443), Unread("no route"))
@@ -236,7 +207,7 @@ _CERTIFICATES: dict[str, Case] = {
     "not reached inside": _certificates(_UNREACHED, cluster={**_CLOUD, "inCluster": True}),
     "reached by the API server": _certificates(_UNREACHED, proven=True, registration={"url": "https://127.0.0.1:9443"}),
     "of somebody else, without a caBundle": _certificates(_served(_OTHER), bundle=b"", **_FILES),
-    "without configurations": check_certificates([_served(_OTHER)], [], _chosen(), _NOW, proven=True),
+    "without configurations": connection.check_certificates([_served(_OTHER)], [], _chosen(), _NOW, proven=True),
     "ends soon, with manage": _certificates(_served(_OURS), days=6, **_APART),
     "a caBundle that is no PEM": _bundle(b"hello"),
     "a caBundle that cert-manager has not written": _bundle(b"", _MORE, registration={"injectCaFrom": "cloud/cert"}),
@@ -269,13 +240,13 @@ def _pod(name: str, image: str = "cks:1", phase: str = "Running") -> Json:
 
 def _replicas(ready: int, *pods: Json) -> Case:
     deployment = {"metadata": {"name": "cks"}, "spec": {"replicas": 2}, "status": {"readyReplicas": ready}}
-    return check_replicas([deployment], pods, _WRITING)
+    return processes.check_replicas([deployment], pods, _WRITING)
 
 
 def _lease(*pods: Json, holder: str = "cks-a", ago: float = 3) -> Case:
     renewed = (_NOW - timedelta(seconds=ago)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     lease = {"spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}}
-    return check_lease(lease, pods, _WRITING, _NOW)
+    return processes.check_lease(lease, pods, _WRITING, _NOW)
 
 
 _REPLICAS: dict[str, Case] = {
@@ -283,19 +254,21 @@ _REPLICAS: dict[str, Case] = {
     "some are ready": _replicas(1),
     "none is ready": _replicas(0),
     "several versions": _replicas(2, _pod("a"), _pod("b", "cks:2"), _pod("c", "cks:3", "Succeeded")),
-    "no Deployment": check_replicas([], [], _WRITING),
-    "no Deployment, but a URL": check_replicas([], [], settings(registration={"url": "https://127.0.0.1:9443"})),
-    "no right": check_replicas(FORBIDDEN, FORBIDDEN, _WRITING),
+    "no Deployment": processes.check_replicas([], [], _WRITING),
+    "no Deployment, but a URL": processes.check_replicas(
+        [], [], settings(registration={"url": "https://127.0.0.1:9443"})
+    ),
+    "no right": processes.check_replicas(FORBIDDEN, FORBIDDEN, _WRITING),
     "a Lease": _lease(_pod("cks-a")),
     "a Lease of a process": _lease(_pod("cks-a"), holder="cks-a_7"),
     "a Lease outside": _lease(holder="host"),
     "a Lease of somebody else": _lease(_pod("cks-ab"), _pod("cks-c")),
     "a Lease that is overdue": _lease(ago=100),
     "a Lease that is free": _lease(holder=""),
-    "no Lease": check_lease(None, [], _WRITING, _NOW),
-    "no Lease of manage": check_lease(None, [], settings(cluster=_CLOUD, manage={"apart": True}), _NOW),
-    "no Lease, and nothing to write": check_lease(None, [], settings(), _NOW),
-    "a Lease that may not be read": check_lease(FORBIDDEN, [], _WRITING, _NOW),
+    "no Lease": processes.check_lease(None, [], _WRITING, _NOW),
+    "no Lease of manage": processes.check_lease(None, [], settings(cluster=_CLOUD, manage={"apart": True}), _NOW),
+    "no Lease, and nothing to write": processes.check_lease(None, [], settings(), _NOW),
+    "a Lease that may not be read": processes.check_lease(FORBIDDEN, [], _WRITING, _NOW),
 }
 
 # Each difference of what is registered is named, with who wrote last where Kubernetes knows it.
@@ -318,7 +291,9 @@ def _registration(
             entry["clientConfig"]["caBundle"] = "Q0E="
         change(found, found["webhooks"][0])
     chosen = settings(registration=registration).registration
-    return check_registration(_VALIDATING, _wanted() if wanted is ... else wanted, found, chosen, in_files=in_files)
+    return configurations.check_registration(
+        _VALIDATING, _wanted() if wanted is ... else wanted, found, chosen, in_files=in_files
+    )
 
 
 def _cloud(_: Json, entry: Json) -> None:
@@ -384,7 +359,7 @@ def _closed(**fields: Any) -> Json:
 
 
 def _scope(others: Any = (), namespaces: Any = FORBIDDEN, **fields: Any) -> Case:
-    return check_scope({_VALIDATING: {"webhooks": [_closed(**fields)]}}, others, namespaces, "cloud")
+    return configurations.check_scope({_VALIDATING: {"webhooks": [_closed(**fields)]}}, others, namespaces, "cloud")
 
 
 def _others(**fields: Any) -> Case:
@@ -420,7 +395,7 @@ def _outage(components: Any = (), **sections: Any) -> Case:
     chosen = settings(**sections)
     ruleset = rules.build(chosen, (), rules.of_policies(chosen, policyfiles.read([("never.yaml", _POLICIES)])))
     own: Any = {str(each["kind"]): each for each in registered(chosen, b"", ruleset)}
-    return check_outage(own, components, FORBIDDEN, safety(chosen))
+    return configurations.check_outage(own, components, FORBIDDEN, safety(chosen))
 
 
 _CALICO = [_daemon_set("calico-system"), _daemon_set("calico-system")]
@@ -445,7 +420,7 @@ _SCOPES: dict[str, Case] = {
     "components in other Namespaces": _outage(_CALICO),
     "components in Namespaces of the settings": _outage(_CALICO, safety={"namespaces": ["calico-system"]}),
     "components that may not be read": _outage(FORBIDDEN),
-    "an entry that keeps a cluster down": check_outage(
+    "an entry that keeps a cluster down": configurations.check_outage(
         {_VALIDATING: {"webhooks": [_closed(**_NOT_SYSTEM)]}}, (), FORBIDDEN, safety(settings())
     ),
 }
@@ -467,7 +442,7 @@ def _beside(name: str, rule: Json, kind: str = _MUTATING, reinvocation: str = "I
         {"name": f"{name}.cks-admission.dev", "rules": [rule], "reinvocationPolicy": reinvocation}
         for name, rule in (("pods", _rule("", "pods")), ("workloads", workloads))
     ]
-    return check_others({"kind": _MUTATING, "webhooks": own}, [other], "cks-admission")
+    return configurations.check_others({"kind": _MUTATING, "webhooks": own}, [other], "cks-admission")
 
 
 _BESIDE: dict[str, Case] = {
@@ -478,7 +453,7 @@ _BESIDE: dict[str, Case] = {
     "before": _beside("a", _rule("*", "*")),
     "after, and asked again": _beside("istio", _rule("", "pods")),
     "after, and not asked again": _beside("istio", _rule("", "pods"), reinvocation="Never"),
-    "no right": check_others({}, FORBIDDEN, "cks-admission"),
+    "no right": configurations.check_others({}, FORBIDDEN, "cks-admission"),
 }
 
 
@@ -520,36 +495,40 @@ def _roles() -> rbac.Rights | None:
 
 
 _WRITERS: dict[str, Case] = {
-    "a policy and definitions": check_writers(
+    "a policy and definitions": configurations.check_writers(
         [
             LabelWriter("MutatingAdmissionPolicy", "a", "reserved", "its expressions name reserved labels: x"),
             *(LabelWriter("CustomResourceDefinition", name, "possible", "its webhook may") for name in ("c", "d")),
         ],
         settings(),
     ),
-    "none": check_writers([], settings()),
-    "the guard is off": check_writers([], settings(labels={"action": "off"})),
-    "no right": check_writers(FORBIDDEN, settings()),
-    "who may act as exempt": check_actors(_roles(), {"org": {CONTROL_PLANE_LABEL: CONTROL_PLANE}}, settings()),
-    "nobody may": check_actors(rbac.Rights((), ()), {}, settings()),
-    "roles may not be read": check_actors(FORBIDDEN, {}, settings()),
+    "none": configurations.check_writers([], settings()),
+    "the guard is off": configurations.check_writers([], settings(labels={"action": "off"})),
+    "no right": configurations.check_writers(FORBIDDEN, settings()),
+    "who may act as exempt": configurations.check_actors(
+        _roles(), {"org": {CONTROL_PLANE_LABEL: CONTROL_PLANE}}, settings()
+    ),
+    "nobody may": configurations.check_actors(rbac.Rights((), ()), {}, settings()),
+    "roles may not be read": configurations.check_actors(FORBIDDEN, {}, settings()),
 }
 
 # Somebody opens gates, nobody waits for long, and the policy that limits the placer's account has no gap.
 
 _FENCE: dict[str, Any] = {
-    POLICY: {"spec": {"failurePolicy": "Fail"}},
-    BINDING: {"spec": {"policyName": "opener", "validationActions": ["Deny"]}},
+    processes.POLICY: {"spec": {"failurePolicy": "Fail"}},
+    processes.BINDING: {"spec": {"policyName": "opener", "validationActions": ["Deny"]}},
 }
 
 
 def _placer(absence: Any = "", gated: Any = (), **fence: Any) -> Case:
+    """What is not well, or all of it if all is well."""
     chosen = settings(cluster={**_CLOUD, "inCluster": True}, place={"apart": True, "lease": "opener"})
-    return check_placer(chosen, PlacerState(absence, gated, _FENCE | fence), _NOW)
+    found = list(processes.check_placer(chosen, PlacerState(absence, gated, _FENCE | fence), _NOW))
+    return [one for one in found if one.level != "ok"] or found
 
 
 def _bound(policy: str, action: str) -> Json:
-    return {BINDING: {"spec": {"policyName": policy, "validationActions": [action]}}}
+    return {processes.BINDING: {"spec": {"policyName": policy, "validationActions": [action]}}}
 
 
 _LATE = [Gated("team", f"p-{number}", _NOW - timedelta(seconds=1000)) for number in range(4)]
@@ -559,9 +538,9 @@ _PLACERS: dict[str, Case] = {
     "Pods that wait for long": _placer(
         gated=[*_LATE, Gated("team", "new", _NOW - timedelta(seconds=10)), Gated("team", "odd", None)]
     ),
-    "no policy": _placer(**{POLICY: None}),
-    "a policy that fails open": _placer(**{POLICY: {"spec": {"failurePolicy": "Ignore"}}}),
-    "no binding": _placer(**{BINDING: None}),
+    "no policy": _placer(**{processes.POLICY: None}),
+    "a policy that fails open": _placer(**{processes.POLICY: {"spec": {"failurePolicy": "Ignore"}}}),
+    "no binding": _placer(**{processes.BINDING: None}),
     "a binding of another policy": _placer(**_bound("x", "Deny")),
     "a binding that only audits": _placer(**_bound("opener", "Audit")),
     "no rights": _placer(FORBIDDEN, FORBIDDEN, **dict.fromkeys(_FENCE, FORBIDDEN)),
@@ -579,13 +558,13 @@ def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
 
 def _topology(*machines: Machine, own: Any = None, **topology: Any) -> Case:
     chosen = settings(topology=topology)
-    return check_topology(chosen, rules.topologies(chosen), own or TopologyObjects(), machines)
+    return cluster.check_topology(chosen, rules.topologies(chosen), own or TopologyObjects(), machines)
 
 
 def _scheduling(annotation: str, workload: str = "on") -> Case:
     chosen = settings(topology={"workloadScheduling": workload}, manage={"apart": True})
     own = {"metadata": {"annotations": {"cks-admission.dev/workload-scheduling": annotation}}}
-    return check_scheduling(chosen, own)
+    return cluster.check_scheduling(chosen, own)
 
 
 _TOPOLOGIES: dict[str, Case] = {
@@ -616,7 +595,9 @@ _SECRET_RIGHT = Right("get", "", "secrets", name="ca", namespace="cloud", reason
 
 def _rights(missing: str = "", *, own: bool = True, answer: Any = False) -> Case:
     rights = [*NODE_RIGHTS, _SECRET_RIGHT, JOB_RIGHT]
-    return check_rights({right: answer if right.resource == missing else True for right in rights}, _USER, own=own)
+    return processes.check_rights(
+        {right: answer if right.resource == missing else True for right in rights}, _USER, own=own
+    )
 
 
 _RIGHTS: dict[str, Case] = {
@@ -647,7 +628,9 @@ CASES = {
 @pytest.mark.parametrize(("check", "case"), [(check, case) for check, cases in CASES.items() for case in cases])
 def test_what_is_said(check: str, case: str) -> None:
     """Each finding has its level, its place, what was found and what to do; nothing else is said."""
-    assert lines(CASES[check][case]) == _FINDINGS[check][case]
+    said = _FINDINGS[check][case]
+    findings = [said] if isinstance(said, str) else said
+    assert lines(CASES[check][case]) == [Template(finding).substitute(_TEXTS) for finding in findings]
 
 
 def test_every_case_has_its_findings() -> None:
@@ -661,13 +644,13 @@ def test_every_ready_replica_is_an_address() -> None:
     chosen = settings(cluster=_CLOUD, registration={"service": "svc"})
     outside = settings(registration={"url": "https://[fd00::1]:9443/"})
 
-    assert targets(chosen, SERVICE, [SLICE]) == [
+    assert connection.targets(chosen, SERVICE, [SLICE]) == [
         Endpoint(_NAME, host, port) for host, port in ((_NAME, 443), ("10.0.0.1", 9443), ("fd00::3", 9443))
     ]
-    assert targets(chosen, FORBIDDEN, [SLICE]) == [Endpoint(_NAME, _NAME, 443)]
-    assert [each.where for each in targets(outside, None, [])] == ["[fd00::1]:9443"]
-    assert dialled_by({"service": {"name": "svc", "namespace": "cloud", "path": "/x"}}) == _NAME
-    assert dialled_by({"url": "https://hooks.example.org:9443/x"}) == "hooks.example.org"
+    assert connection.targets(chosen, FORBIDDEN, [SLICE]) == [Endpoint(_NAME, _NAME, 443)]
+    assert [each.where for each in connection.targets(outside, None, [])] == ["[fd00::1]:9443"]
+    assert connection.dialled_by({"service": {"name": "svc", "namespace": "cloud", "path": "/x"}}) == _NAME
+    assert connection.dialled_by({"url": "https://hooks.example.org:9443/x"}) == "hooks.example.org"
 
 
 @pytest.mark.parametrize(
@@ -685,8 +668,10 @@ def test_whom_the_rules_would_refuse(user: UserInfo, action: str, refused: bool)
     labels = {"org": {"ns.coreweave.cloud/org": "control-plane"}}
     denied = Probe("x", 403, _DENIED.format("labels.cks-admission.dev"))
 
-    assert is_refused(ruleset, "default", user, labels, _NOW.date()) is refused
-    assert [is_answered(each) for each in (None, FORBIDDEN, Probe("x", 201), denied)] == [*(False, False, False, True)]
+    assert connection.is_refused(ruleset, "default", user, labels, _NOW.date()) is refused
+    assert [connection.is_answered(each) for each in (None, FORBIDDEN, Probe("x", 201), denied)] == [
+        *(False, False, False, True)
+    ]
 
 
 def test_the_pods_are_those_of_the_service() -> None:
@@ -694,10 +679,10 @@ def test_the_pods_are_those_of_the_service() -> None:
     service: Any = {"spec": {"selector": {"a": "b", "c": "d"}}}
     apart = settings(manage={"apart": True, "pods": "app=cks,app.kubernetes.io/component=webhook,release=a"})
 
-    assert [selector(each, settings()) for each in (service, None, FORBIDDEN)] == [
+    assert [processes.selector(each, settings()) for each in (service, None, FORBIDDEN)] == [
         "a=b,c=d", "app.kubernetes.io/name=cks-admission", "app.kubernetes.io/name=cks-admission",
     ]  # fmt: skip
-    assert selector(service, apart) == "app=cks,release=a"
+    assert processes.selector(service, apart) == "app=cks,release=a"
 
 
 @pytest.mark.parametrize(
@@ -716,11 +701,11 @@ def test_who_is_to_open_gates(sections: dict[str, Any], expected: bool) -> None:
     """Somebody is, unless topologies are off, no Pod may get a gate, or there is no cluster."""
     found = settings(**{"cluster": {"inCluster": True}, "place": {"apart": True}, **sections})
 
-    assert opens_gates(found) is expected
+    assert processes.opens_gates(found) is expected
     assert roles.places(found) is (expected and not found.place.apart)
 
 
 def test_what_is_not_served_needs_no_right() -> None:
     """Groups that the API server does not have are left out; all are asked for where these are not known."""
-    assert rights_to_check([*NODE_RIGHTS, JOB_RIGHT], {"apps"}) == NODE_RIGHTS
-    assert rights_to_check([*NODE_RIGHTS, JOB_RIGHT], FORBIDDEN) == [*NODE_RIGHTS, JOB_RIGHT]
+    assert processes.rights_to_check([*NODE_RIGHTS, JOB_RIGHT], {"apps"}) == NODE_RIGHTS
+    assert processes.rights_to_check([*NODE_RIGHTS, JOB_RIGHT], FORBIDDEN) == [*NODE_RIGHTS, JOB_RIGHT]

@@ -24,6 +24,7 @@ from webhook.registration.drift import (
 
 _KEPT = (
     KeptRequirement(key="control-plane", values=("true",)),
+    KeptRequirement(key="control-plane", values=("1",)),
     KeptRequirement(key="kubernetes.azure.com/managedby", values=("aks",)),
     KeptRequirement(key="kubernetes.io/metadata.name", values=("kube-*", "gke-*")),
 )
@@ -33,6 +34,7 @@ _AKS = [
     {"key": "kubernetes.azure.com/managedby", "operator": "NotIn", "values": ["aks"]},
 ]
 _GKE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "gke-managed-system"]}
+_ABSENT = {"key": "control-plane", "operator": "DoesNotExist"}
 _THEIRS: Json = {"name": "theirs.example.org", "clientConfig": {"url": "https://example.org"}}
 
 
@@ -80,20 +82,17 @@ def _selector(*requirements: Json, **more: Any) -> Json:
 @pytest.mark.parametrize(
     ("added", "stays"),
     [
-        pytest.param(_AKS, _AKS, id="aks"),
-        pytest.param([_GKE], [_GKE], id="gke"),
-        pytest.param(
-            [{"key": "control-plane", "operator": "DoesNotExist"}] * 2,
-            [{"key": "control-plane", "operator": "DoesNotExist"}],
-            id="absent-label-twice",
-        ),
-        pytest.param([{**_GKE, "values": ["kube-system", "default"]}], [], id="one-value-is-not-allowed"),
-        pytest.param([{**_AKS[0], "operator": "In"}], [], id="only-what-leaves-out"),
-        pytest.param([{"key": "control-plane", "operator": "Exists"}], [], id="only-what-leaves-out-a-label"),
-        pytest.param([{"key": "other", "operator": "DoesNotExist"}], [], id="another-key"),
-        pytest.param(
-            [{"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}], [], id="every-namespace-has-a-name"
-        ),
+        (_AKS, _AKS),
+        ([_GKE], [_GKE]),
+        ([_ABSENT] * 2, [_ABSENT]),
+        # What one of the lines about a key allows is allowed.
+        ([_AKS[0], {**_AKS[0], "values": ["1"]}], [_AKS[0], {**_AKS[0], "values": ["1"]}]),
+        ([{**_GKE, "values": ["kube-system", "default"]}], []),
+        ([{**_AKS[0], "operator": "In"}], []),
+        ([{**_ABSENT, "operator": "Exists"}], []),
+        ([{**_ABSENT, "key": "other"}], []),
+        # Every Namespace has a name.
+        ([{**_ABSENT, "key": "kubernetes.io/metadata.name"}], []),
     ],
 )
 def test_what_a_cloud_adds_stays(added: list[Json], stays: list[Json]) -> None:
@@ -108,60 +107,43 @@ def test_what_a_cloud_adds_stays(added: list[Json], stays: list[Json]) -> None:
     assert correction.configuration == {**found, "metadata": {**found["metadata"], "uid": "u-1"}}
 
 
-def test_an_entry_without_a_selector_gets_what_a_cloud_adds() -> None:
-    """A cloud adds to every entry, to those of cluster-scoped objects too."""
-    wanted = _wanted()
-    wanted["webhooks"][0]["namespaceSelector"] = {}
-
-    found = kept(wanted, _observed(namespaceSelector={"matchExpressions": _AKS}), _KEPT)
-
-    assert found["webhooks"][0]["namespaceSelector"] == {"matchExpressions": _AKS}
-
-
 @pytest.mark.parametrize(
     "observed",
     [
-        pytest.param(_observed(), id="as-it-is"),
-        pytest.param(
-            _observed(matchConditions=_wanted()["webhooks"][0]["matchConditions"][::-1]), id="order-of-conditions"
-        ),
-        pytest.param(_observed(namespaceSelector=_selector(matchLabels={})), id="empty-map-of-labels"),
-        pytest.param(_observed(someLaterField="x"), id="a-field-of-a-later-release"),
-        pytest.param(_observed(_THEIRS), id="an-entry-of-others"),
+        _observed(),
+        _observed(matchConditions=_wanted()["webhooks"][0]["matchConditions"][::-1]),
+        _observed(namespaceSelector=_selector(matchLabels={})),
+        _observed(someLaterField="x"),
+        _observed(_THEIRS),
     ],
+    ids=["as-it-is", "order-of-conditions", "empty-map-of-labels", "a-field-of-a-later-release", "an-entry-of-others"],
 )
 def test_what_means_the_same_is_no_difference(observed: Json) -> None:
     """Order, what the API server writes differently, and what is not the service's are left as they are."""
     assert difference(_wanted(), observed) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        pytest.param({"failurePolicy": "Ignore"}, "failurePolicy is Ignore, not Fail", id="policy"),
-        pytest.param({"timeoutSeconds": 30}, "timeoutSeconds is 30, not 5", id="number"),
-        pytest.param({"objectSelector": {"matchLabels": {"a": "b"}}}, "objectSelector", id="object-selector"),
-        pytest.param(
-            {"namespaceSelector": _selector(matchLabels={"a": "b"})}, "namespaceSelector", id="namespace-selector"
-        ),
-        pytest.param(
-            {
-                "matchConditions": [
-                    {"name": "one", "expression": "1 == 1"},
-                    {"name": "two", "expression": "false"},
-                    {"name": "more", "expression": "false"},
-                ]
-            },
-            "matchConditions more, two",
-            id="conditions",
-        ),
-        pytest.param({"matchConditions": None}, "matchConditions one, two", id="no-conditions"),
-        pytest.param(
-            {"clientConfig": {"url": "https://127.0.0.1/validate/labels"}}, "clientConfig caBundle", id="ca-bundle"
-        ),
-        pytest.param({"rules": []}, "rules", id="rules"),
-    ],
-)
+_CHANGES: list[tuple[Json, str]] = [
+    ({"failurePolicy": "Ignore"}, "failurePolicy is Ignore, not Fail"),
+    ({"timeoutSeconds": 30}, "timeoutSeconds is 30, not 5"),
+    ({"objectSelector": {"matchLabels": {"a": "b"}}}, "objectSelector"),
+    ({"namespaceSelector": _selector(matchLabels={"a": "b"})}, "namespaceSelector"),
+    (
+        {
+            "matchConditions": [
+                {"name": name, "expression": expression}
+                for name, expression in (("one", "1 == 1"), ("two", "false"), ("more", "false"))
+            ]
+        },
+        "matchConditions more, two",
+    ),
+    ({"matchConditions": None}, "matchConditions one, two"),
+    ({"clientConfig": _CLIENT}, "clientConfig caBundle"),
+    ({"rules": []}, "rules"),
+]
+
+
+@pytest.mark.parametrize(("changes", "expected"), _CHANGES)
 def test_a_changed_field_is_told(changes: Json, expected: str) -> None:
     """Each field that differs is named with its entry, and with what can be shown in a line."""
     assert difference(_wanted(), _observed(**changes)) == [f"labels.cks-admission.dev: {expected}"]
@@ -245,14 +227,12 @@ def test_a_new_entry_begins_with_the_ca_of_another(first: str) -> None:
 @pytest.mark.parametrize(
     ("target", "observed", "correction"),
     [
-        pytest.param(Managed(None), None, Correction(None, []), id="not-wanted-and-not-there"),
-        pytest.param(Managed(None), _observed(), Correction(None, ["no rule needs it"]), id="not-wanted"),
-        pytest.param(Managed(_wanted()), None, Correction(_wanted(), ["it does not exist"]), id="not-there"),
-        pytest.param(BundleOnly(b"x"), None, Correction(None, []), id="nothing-to-write-a-bundle-into"),
-        pytest.param(BundleOnly(b""), _observed(), Correction(None, []), id="no-bundle"),
-        pytest.param(
-            BundleOnly(b"x"), {**_observed(), "webhooks": [_THEIRS]}, Correction(None, []), id="no-own-entries"
-        ),
+        (Managed(None), None, Correction(None, [])),
+        (Managed(None), _observed(), Correction(None, ["no rule needs it"])),
+        (Managed(_wanted()), None, Correction(_wanted(), ["it does not exist"])),
+        (BundleOnly(b"x"), None, Correction(None, [])),
+        (BundleOnly(b""), _observed(), Correction(None, [])),
+        (BundleOnly(b"x"), {**_observed(), "webhooks": [_THEIRS]}, Correction(None, [])),
     ],
 )
 def test_what_there_is_to_do_where_something_is_missing(
@@ -281,31 +261,16 @@ def test_only_a_bundle_is_applied() -> None:
 @pytest.mark.parametrize(
     ("entries", "writer"),
     [
-        pytest.param([], Writer("", ""), id="nothing-is-known"),
-        pytest.param([("cks-admission", "T12:00")], Writer("", ""), id="nobody-else"),
-        pytest.param(
-            [("cks-admission", "T12:00"), ("kubectl", "T12:01"), ("helm", "T12:02")],
-            Writer("helm", "T12:02"),
-            id="the-last",
-        ),
-        pytest.param([("cks-admission", "T12:00"), ("kubectl", "T11:59")], Writer("", ""), id="before-us"),
-        pytest.param(
-            [("cks-admission", "T12:00"), ("kubectl", "T12:00")], Writer("kubectl", "T12:00"), id="same-second"
-        ),
+        ([], Writer("", "")),
+        ([("cks-admission", "T12:00")], Writer("", "")),
+        ([("cks-admission", "T12:00"), ("kubectl", "T12:01"), ("helm", "T12:02")], Writer("helm", "T12:02")),
+        ([("cks-admission", "T12:00"), ("kubectl", "T11:59")], Writer("", "")),
+        ([("cks-admission", "T12:00"), ("kubectl", "T12:00")], Writer("kubectl", "T12:00")),
     ],
+    ids=["nothing-is-known", "nobody-else", "the-last", "before-us", "same-second"],
 )
 def test_who_wrote_last_is_told(entries: list[tuple[str, str]], writer: Writer) -> None:
     """The manager with the newest entry that is not older than the service's own, if there is one."""
     fields = [{"manager": manager, "time": time} for manager, time in entries]
 
     assert changed_by({"metadata": {"managedFields": fields}}) == writer
-
-
-def test_a_key_may_be_listed_twice() -> None:
-    """What one of the lines allows is allowed."""
-    lines = [KeptRequirement(key="a", values=("x",)), KeptRequirement(key="a", values=("y",))]
-    requirements = [{"key": "a", "operator": "NotIn", "values": [value]} for value in "xyz"]
-
-    found = kept(_wanted(), _observed(namespaceSelector=_selector(*requirements)), lines)
-
-    assert found["webhooks"][0]["namespaceSelector"] == _selector(*requirements[:2])

@@ -7,29 +7,24 @@ import pytest
 import yaml
 from support.api.fakeapi import FakeApi
 from support.api.times import Times
+from support.service.installation import kubeconfig
 
 from webhook.cluster.api.client import Connection, connect
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    """A small API server."""
-    async with FakeApi() as running:
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[FakeApi]:
+    """A small API server, of the kind that the module names as its SERVER."""
+    async with getattr(request.module, "SERVER", FakeApi)() as running:
         yield running
 
 
 @pytest.fixture
 async def api(server: FakeApi, tmp_path: Path) -> AsyncIterator[Connection]:
     """A connection to it, by a kubeconfig."""
-    kubeconfig = tmp_path / "kubeconfig"
-    config = {
-        "current-context": "fake",
-        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
-        "clusters": [{"name": "fake", "cluster": {"server": server.url}}],
-        "users": [{"name": "me", "user": {"token": "my-token"}}],
-    }
-    kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
-    connection = await connect(str(kubeconfig), in_cluster=False)
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig(server.url)), encoding="utf-8")
+    connection = await connect(str(file), in_cluster=False)
     yield connection
     await connection.close()
 

@@ -30,6 +30,7 @@ from webhook.registration.announcement import Announcement
 from webhook.registration.configurations import STATIC
 from webhook.registration.registrar import REACHED_SECONDS, UNDONE_SECONDS, Registrar, RegistrarInputs
 
+SERVER = WebhookApi
 _HOOK = Hook("validate", "policies", (ResourceRule(("CREATE",), ("",), ("pods",)),), "Fail")
 _POLICIES = PolicyRules((Rule("p", (_HOOK,), "deny", frozenset()),), (), ("p",))
 _OF_POLICIES = ["policies.cks-admission.dev", "system-policies.cks-admission.dev"]
@@ -117,13 +118,6 @@ class Scene:
     def _inputs(self) -> RegistrarInputs:
         known = (self.settings, _CATALOG, self.policies, (), self.ca_bundle, self.leads, self.ready, self.release)
         return RegistrarInputs(*known, self.replicas)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[WebhookApi]:
-    """The small API server, with webhook configurations."""
-    async with WebhookApi() as running:
-        yield running
 
 
 @pytest.fixture

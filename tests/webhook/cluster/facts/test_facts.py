@@ -12,7 +12,6 @@ from support.patience import PATIENCE, until
 
 from policies.engine.facts import NamespaceKey, Node, References, ReferencesKey, Taint
 from policies.engine.interruption import FactUnavailable, Missing
-from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts
 
@@ -133,30 +132,6 @@ async def test_claims_and_classes(server: FakeApi, api: Connection, times: Times
         assert facts.known.extended_resources() == {"gpu": "example.com/gpu"}
 
 
-async def test_topologies(server: FakeApi, api: Connection, times: Times) -> None:
-    """Topology objects are known where they are asked for, from the first list on; one that is unusable is told."""
-    server.put(NAMESPACES, named("team"))
-    server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
-    path = "/apis/kai.scheduler/v1alpha1/topologies"
-    server.put(path, named("racks", spec={"levels": [{"nodeLabel": "example.org/rack"}]}))
-    server.put(path, named("none", spec={"levels": []}))
-    times.patience = 0
-
-    async with following(api, times, watch_topologies=True) as facts:
-        racks = Topology(
-            "racks", (level("example.org/rack"),), source="KAI Topology racks", in_cluster=True, objects=("KAI",)
-        )
-        assert facts.known.topologies() == (racks,)
-        assert facts.known.topologies() is facts.known.topologies()
-        problem = "spec.levels: a topology needs levels, farthest first, found none"
-        assert facts.problems() == [f"KAI Topology none: {problem}"]
-
-    assert ClusterFacts(api, watch_nodes=False, watch_topologies=True).unsynced()[-3:] == [
-        f"{kind}: not known yet whether it is served: waiting for the API server"
-        for kind in ("Topology of kai.scheduler", "Topology of kueue.x-k8s.io", "ClusterTopologyBinding of grove.io")
-    ]
-
-
 async def test_what_no_rule_needs_is_not_watched(server: FakeApi, api: Connection, times: Times) -> None:
     """Where no rule needs Nodes or topologies, the API server is not asked for them."""
     server.put(NAMESPACES, named("team"))
@@ -187,27 +162,34 @@ async def test_reasons_until_everything_is_there(server: FakeApi, api: Connectio
     server.put(NAMESPACES, named("team"))
     server.put(NODES, named("gpu"))
     server.fail(NODES, 403, status(403, "you may not"))
-    facts = ClusterFacts(api, watch_nodes=True, clock=times.clock)
+    server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
+    server.put("/apis/kai.scheduler/v1alpha1/topologies", named("none", spec={"levels": []}))
+    facts = ClusterFacts(api, watch_nodes=True, watch_topologies=True, clock=times.clock)
     times.patience = 0
+    groups = ("Topology of kai.scheduler", "Topology of kueue.x-k8s.io", "ClusterTopologyBinding of grove.io")
     assert facts.unsynced() == [
-        "namespaces: first list not done: waiting for the API server",
-        "nodes: first list not done: waiting for the API server",
-        "resource.k8s.io: not known yet whether it is served: waiting for the API server",
+        *(f"{kind}: first list not done: waiting for the API server" for kind in ("namespaces", "nodes")),
+        *(
+            f"{group}: not known yet whether it is served: waiting for the API server"
+            for group in ("resource.k8s.io", *groups)
+        ),
     ]
 
     await facts.start()
-    await until(lambda: len(facts.unsynced()) == 1 and facts.problems())
+    await until(lambda: len(facts.unsynced()) == 1 and len(facts.problems()) == 2)
     words = f"the API server refused GET {NODES} at {server.url} (403: you may not)"
-    assert (facts.unsynced(), facts.problems()) == ([f"nodes: first list not done: {words}"], [f"nodes: {words}"])
+    unusable = "KAI Topology none: spec.levels: a topology needs levels, farthest first, found none"
+    assert facts.unsynced() == [f"nodes: first list not done: {words}"]
+    assert facts.problems() == [f"nodes: {words}", unusable]
 
     times.wake()
     await server.watched(NODES)
-    assert (facts.unsynced(), facts.problems()) == ([], [])
+    assert (facts.unsynced(), facts.problems()) == ([], [unusable])
 
     await server.watched(NAMESPACES)
     server.fail(NAMESPACES, 500, "oops", times=9)
     server.cut(NAMESPACES)
-    await until(facts.problems)
+    await until(lambda: len(facts.problems()) == 2)
     assert (facts.unsynced(), facts.known.namespace_labels("team")) == ([], {})
     await facts.stop()
 

@@ -132,17 +132,6 @@ async def test_a_kind_in_several_versions(server: FakeApi, api: Connection) -> N
     assert listed == {JOBS, "/apis/batch/v1beta1/cronjobs"}
 
 
-async def test_pages(server: FakeApi, api: Connection) -> None:
-    """Many workloads come in pages of 500, and the last ones are found like the first."""
-    for number in range(2 * PAGE_SIZE + 1):
-        server.put(JOBS, workload(f"job-{number:04}"))
-
-    found = await search(api, KINDS, "fabric", PATIENCE)
-
-    assert found == References(tuple(f"Job team/job-{number:04}" for number in range(2 * PAGE_SIZE + 1)))
-    assert [query.get("continue") for query in server.lists(JOBS)] == [None, "500", "1000"]
-
-
 @pytest.mark.parametrize(
     ("path", "code", "body", "incomplete"),
     [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from support.api.fakeapi import MUTATING, FakeApi, named, status
+from support.service.servers import leader
 
 from policies.engine.interruption import FactUnavailable
 from policies.topology.way import FlavorsKey
@@ -15,7 +16,9 @@ from policies.topology.workload import Form, JobKey, Support, constraints, sched
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.facts.scheduling import SchedulingSupport, flavors, job, probed, publish, published
+from webhook.cluster.facts.scheduling import SchedulingSupport, flavors, job, probed, published
+from webhook.cluster.replicas.checks import SchedulingProbe
+from webhook.configuration.settings import Settings
 
 _GROUP = "scheduling.k8s.io"
 _JOBS = "/apis/batch/v1/namespaces/ours/jobs"
@@ -71,15 +74,19 @@ async def test_a_right_that_is_missing_is_an_error(server: FakeApi, api: Connect
 
 
 async def test_manage_hands_its_answer_to_replicas(server: FakeApi, api: Connection) -> None:
-    """What is written into the webhook configuration is what replicas read; before that, they know nothing."""
+    """What a dry run of manage shows is written into the webhook configuration, where replicas read it."""
+    _serve(server, "v1alpha2", _KEPT)
     server.put(MUTATING, named("cks"))
+    cluster, registration = {"namespace": "ours"}, {"name": "cks"}
+    settings = Settings.model_validate({"cluster": cluster, "registration": registration})
     before = await published(api, "cks")
 
-    await publish(api, "cks", Support("Job"))
+    await SchedulingProbe(leader(api, lambda: settings)).look()
 
-    assert before == Support(reason="manage has not found out yet")
-    assert await published(api, "cks") == Support("Job")
-    server.put(MUTATING, named("cks", annotations={}))
+    assert (before, await published(api, "cks")) == (
+        Support(reason="manage has not found out yet"),
+        Support("PodGroup"),
+    )
     configuration = named("cks")
     configuration["metadata"]["annotations"] = {"cks-admission.dev/workload-scheduling": "{"}
     server.put(MUTATING, configuration)

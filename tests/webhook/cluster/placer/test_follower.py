@@ -17,14 +17,8 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import Metadata, Object, name_of
 from webhook.cluster.placer.follower import Entries, Follower
 
+SERVER = PodApi
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[PodApi]:
-    """An API server with Pods."""
-    async with PodApi() as running:
-        yield running
 
 
 @pytest.fixture

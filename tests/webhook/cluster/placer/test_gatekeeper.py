@@ -20,12 +20,7 @@ from webhook.cluster.placer.gatekeeper import Gatekeeper
 from webhook.cluster.watches.reflector import cancelled
 from webhook.metrics import Metrics
 
-
-@pytest.fixture
-async def server() -> AsyncIterator[PodApi]:
-    """An API server whose Pods can be opened."""
-    async with PodApi() as running:
-        yield running
+SERVER = PodApi
 
 
 @pytest.fixture

@@ -20,19 +20,13 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.replicas.lease import Durations, Leadership
 
+SERVER = GuardedApi
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
 LEASE = f"{LEASES}/writer"
 # A lease may run out while its holder is only slow.
 QUICK = Durations(1, 0.75, 0.5)
 # No lease runs out here.
 LASTING = Durations(3600, 1800.0, QUICK.retry)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[GuardedApi]:
-    """A small API server that keeps versions."""
-    async with GuardedApi() as running:
-        yield running
 
 
 def _candidate(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,15 +13,9 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import PLURALS, apply, owner_uid, read, remove, replace, unregister
 
+SERVER = WebhookApi
 Send = Callable[[Connection], Awaitable[Any]]
 NAMES = dict.fromkeys(PLURALS, "mine")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    """The small API server, with webhook configurations."""
-    async with WebhookApi() as running:
-        yield running
 
 
 def configuration(kind: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -15,21 +14,20 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.replica import Replica, joined
 from webhook.configuration.settings import ClusterSettings, Settings, Tls
 
+SERVER = GuardedApi
 SECRETS = "/api/v1/namespaces/cks/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[GuardedApi]:
-    """A small API server that keeps versions, with a CA, and a Lease that another process holds."""
-    async with GuardedApi() as running:
-        running.put(SECRETS, _secret(b"old"))
-        moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        held = {"holderIdentity": "other", "leaseDurationSeconds": 3600, "acquireTime": moment, "renewTime": moment}
-        running.put(LEASES, named("cks-admission", spec=held))
-        for path in (MUTATING, VALIDATING):
-            running.put(path, named("another"))
-        yield running
+@pytest.fixture(autouse=True)
+def _held(server: GuardedApi) -> None:
+    """There is a CA, and a Lease that another process holds."""
+    server.put(SECRETS, _secret(b"old"))
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    held = {"holderIdentity": "other", "leaseDurationSeconds": 3600, "acquireTime": moment, "renewTime": moment}
+    server.put(LEASES, named("cks-admission", spec=held))
+    for path in (MUTATING, VALIDATING):
+        server.put(path, named("another"))
 
 
 def _secret(content: bytes) -> dict[str, object]:

@@ -16,9 +16,8 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
 from webhook.cluster.api.objects import name_of
-from webhook.cluster.watches.cluster import STALE_SECONDS, WatchAges
+from webhook.cluster.watches.cluster import WatchAges
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
-from webhook.metrics import Metrics
 
 HOUR = 3600.0
 PATIENCE = 1800.0
@@ -83,24 +82,6 @@ async def test_one_stale_watch_is_told(server: FakeApi, ages: WatchAges, two: Tw
     assert ages.unready() == []
 
 
-async def test_a_replica_that_is_cut_off(server: FakeApi, ages: WatchAges, two: Two, times: Times) -> None:
-    """Without a word it says so after five minutes, and is unready from the time that is set until the next word."""
-    for path in (NAMESPACES, NODES):
-        server.deafen(path)
-    times.pass_by(STALE_SECONDS - 1)
-    early = ages.problems()
-    times.pass_by(1)
-    heard = "nothing was heard from the API server for {} s; facts about the cluster are that old"
-    assert (early, ages.problems(), ages.unready()) == ([], [f"cut off: {heard.format(300)}"], [])
-
-    times.pass_by(HOUR - STALE_SECONDS)
-    assert ages.unready() == [f"cut off: {heard.format(3600)}, longer than cluster.cutOffSeconds (1800)"]
-
-    two.nodes._proved()
-    assert (ages.unready(), ages.silence()) == ([], 0.0)
-    assert ages.problems() == ["namespaces: not known to be up to date for 3600 s: its watch is silent"]
-
-
 async def test_what_is_stale_is_logged_once_a_minute(two: Two, ages: WatchAges, times: Times) -> None:
     """A stale watch is a line of the log at each look, a minute apart, and its end is one."""
     times.patience = 3
@@ -119,20 +100,3 @@ async def test_what_is_stale_is_logged_once_a_minute(two: Two, ages: WatchAges, 
         *[("watches are stale", "warning")] * 4,
         ("watches are up to date again", "info"),
     ]
-
-
-async def test_the_metric_follows_what_is_followed(ages: WatchAges, times: Times) -> None:
-    """Each kind that is followed has a series with its age, and one that is followed no more has none."""
-    measures = Metrics()
-    measures.watches = ages
-    times.pass_by(7)
-    before = measures.expose().decode()
-    measures.watches = WatchAges([], PATIENCE, times.clock)
-    after = measures.expose().decode()
-
-    name = "cks_admission_watch_age_seconds"
-    assert [line for line in before.splitlines() if line.startswith(name)] == [
-        f'{name}{{resource="namespaces"}} 7.0', f'{name}{{resource="nodes"}} 7.0'
-    ]  # fmt: skip
-    assert [line for line in after.splitlines() if line.startswith(name)] == []
-    assert "cks_admission_api_server_silence_seconds 7.0" in before

@@ -16,21 +16,15 @@ from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.watches.secrets import SecretStore
 
+SERVER = GuardedApi
 SECRETS = "/api/v1/namespaces/cks/secrets"
 OURS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[GuardedApi]:
-    """A small API server that keeps versions."""
-    async with GuardedApi() as running:
-        running.put(SECRETS, _secret("another", b"x"))
-        yield running
-
-
-@pytest.fixture
 async def secret(server: GuardedApi, api: Connection, times: Times) -> AsyncIterator[SecretStore]:
-    """The Secret, known as it is."""
+    """The Secret, known as it is, beside another one."""
+    server.put(SECRETS, _secret("another", b"x"))
     found = SecretStore(api, "cks", "ca", times.clock)
     await found.start()
     await server.watched(SECRETS)

@@ -16,14 +16,8 @@ from webhook.authority import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.webhooks import Webhooks
 
+SERVER = WebhookApi
 _GONE = {"cks-admission.dev/unregister": "true"}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[WebhookApi]:
-    """The small API server, with webhook configurations."""
-    async with WebhookApi() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""Parameters of policies: which references share a watch, and what is known of them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,9 +15,60 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.parameters import ClusterParameters
+from webhook.cluster.watches.parameters import ClusterParameters, plan
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
+LARGE = SelectorRequirement("size", "In", ("l",))
+RED = SelectorRequirement("colour", "In", ("red",))
+
+
+def reference(namespace: str = "", name: str = "", *requirements: SelectorRequirement) -> ParametersKey:
+    """A reference by name, or by selector."""
+    selector = LabelSelector(requirements) if requirements or not name else None
+    return ParametersKey(kind=CONFIG_MAP, namespace=namespace, name=name, selector=selector)
+
+
+@pytest.mark.parametrize(
+    ("keys", "watches"),
+    [
+        pytest.param([], {}, id="none"),
+        pytest.param(
+            [reference("a", "x"), reference("b", "y"), reference(name="z"), reference("", "", LARGE)],
+            {
+                "ConfigMap x in namespace a": 1,
+                "ConfigMap y in namespace b": 1,
+                "ConfigMap z": 1,
+                "every ConfigMap with labels 'size in (l)'": 1,
+            },
+            id="few",
+        ),
+        pytest.param(
+            [reference("a", f"x-{n}") for n in range(150)], {"every ConfigMap in namespace a": 150}, id="namespace"
+        ),
+        pytest.param(
+            [reference(f"ns-{n % 2}", f"x-{n}") for n in range(150)],
+            {"every ConfigMap in namespace ns-0": 75, "every ConfigMap in namespace ns-1": 75},
+            id="two namespaces",
+        ),
+        pytest.param([reference(f"ns-{n}", f"x-{n}") for n in range(1000)], {"every ConfigMap": 1000}, id="everywhere"),
+        pytest.param([reference(f"ns-{n}", "limits") for n in range(1000)], {"ConfigMap limits": 1000}, id="one name"),
+        pytest.param(
+            [reference(f"ns-{n}", "", LARGE, *([RED] if n else [])) for n in range(9)],
+            {"every ConfigMap with labels 'size in (l)'": 9},
+            id="a common requirement",
+        ),
+        pytest.param(
+            [*(reference(f"ns-{n}", "", LARGE) for n in range(9)), reference("x", "y")],
+            {"every ConfigMap": 10},
+            id="mixed",
+        ),
+    ],
+)
+def test_few_watches_that_are_narrow(keys: list[ParametersKey], watches: dict[str, int]) -> None:
+    """At most four watches of a kind: a reference each, or a namespace each, or one with what all have in common."""
+    assert {str(reach): len(part) for reach, part in plan(keys).items()} == watches
+
+
 LIMIT = ParamKind(api_version="example.org/v1", kind="Limit")
 MAPS = "/api/v1/configmaps"
 TEAM_MAPS = "/api/v1/namespaces/team/configmaps"

@@ -1,4 +1,4 @@
-"""Topology objects of schedulers, in a cluster that may or may not have them."""
+"""Device claims, and topologies of schedulers, in a cluster that may or may not have them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
-from support.api.fakeapi import FakeApi, Json, named, status
+from support.api.fakeapi import RESOURCE_GROUP, FakeApi, Json, named, status
 from support.api.times import Times
 from support.patience import until
 
@@ -17,7 +17,7 @@ from policies.objects.workload import plural
 from policies.topology.objects import GROVE, KAI, KUEUE
 from policies.topology.topology import Topology, level
 from webhook.cluster.api.client import Connection
-from webhook.cluster.watches.optional import LOOK_AGAIN_SECONDS, VERSIONS, Topologies
+from webhook.cluster.watches.optional import LOOK_AGAIN_SECONDS, VERSIONS, Devices, Topologies
 from webhook.cluster.watches.reflector import cancelled
 
 KAI_PATH = "/apis/kai.scheduler/v1alpha1/topologies"
@@ -304,3 +304,47 @@ async def test_what_is_installed_later_is_no_reason_to_wait(
         await times.awake(topologies.problems)
 
         assert topologies.unsynced() == []
+
+
+NOTHING: list[Json] = [
+    {},
+    {"devices": None},
+    {"devices": {"requests": None}},
+    {"devices": {"requests": [{"exactly": None, "firstAvailable": None}]}},
+    {"devices": {"requests": [{"exactly": {"deviceClassName": ""}}]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("version", "requests", "classes"),
+    [
+        ("v1", [{"name": "a", "exactly": {"deviceClassName": "gpu"}}], {"gpu"}),
+        (
+            "v1beta2",
+            [{"name": "a", "firstAvailable": [{"deviceClassName": "gpu"}, {"deviceClassName": "mig"}]}],
+            {"gpu", "mig"},
+        ),
+        ("v1beta1", [{"name": "a", "deviceClassName": "gpu"}, {"name": "b", "deviceClassName": "nic"}], {"gpu", "nic"}),
+    ],
+)
+async def test_follows_each_version(
+    server: FakeApi, api: Connection, times: Times, version: str, requests: list[Json], classes: set[str]
+) -> None:
+    """Claims, templates and classes are known in the shape of each version; not a claim that asks for no class."""
+    server.install_devices(version)
+    spec = {"devices": {"requests": requests}}
+    base = f"{RESOURCE_GROUP}/{version}"
+    server.put(f"{base}/resourceclaims", named("claim", namespace="team", spec=spec))
+    server.put(f"{base}/resourceclaimtemplates", named("template", namespace="team", spec={"spec": spec}))
+    server.put(f"{base}/deviceclasses", named("gpu", spec={"extendedResourceName": "example.com/gpu"}))
+    server.put(f"{base}/deviceclasses", named("nic", spec={}))
+    for number, nothing in enumerate(NOTHING):
+        server.put(f"{base}/resourceclaims", named(f"claim-{number}", namespace="team", spec=nothing))
+    devices = Devices(api, times.clock)
+    task = asyncio.create_task(devices.run())
+    await until(lambda: not devices.unsynced())
+    await cancelled([task])
+
+    assert devices.claims.by_key == {("team", "claim"): classes}
+    assert devices.templates.by_key == {("team", "template"): classes}
+    assert devices.extended.by_key == {"gpu": "example.com/gpu"}

@@ -10,7 +10,7 @@ from support.api.fakeapi import NAMESPACES, NODES, RESOURCE_GROUP, FakeApi, name
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
-from policies.engine.facts import NamespaceKey, Node, References, ReferencesKey, Taint
+from policies.engine.facts import NamespaceKey, Node, Taint
 from policies.engine.interruption import FactUnavailable, Missing
 from webhook.cluster.api.client import Connection
 from webhook.cluster.facts.facts import ClusterFacts
@@ -140,21 +140,6 @@ async def test_what_no_rule_needs_is_not_watched(server: FakeApi, api: Connectio
         assert (facts.known.nodes(), facts.known.topologies()) == ((), ())
 
     assert {seen.path for seen in server.seen} == {NAMESPACES, RESOURCE_GROUP}
-
-
-async def test_references_are_looked_for(server: FakeApi, api: Connection) -> None:
-    """Who names a topology is never known beforehand; the kinds that were given are looked through each time."""
-    server.install("batch", {"v1": {"jobs": "Job", "cronjobs": "CronJob"}})
-    for kind in ("jobs", "cronjobs"):
-        found = named("train", namespace="team")
-        found["metadata"]["annotations"] = {"kai.scheduler/topology": "racks"}
-        server.put(f"/apis/batch/v1/{kind}", found)
-    facts = ClusterFacts(api, watch_nodes=False, workloads=[("batch", "Job")])
-
-    for _ in range(2):
-        with pytest.raises(Missing) as caught:
-            facts.known.look_up(ReferencesKey("racks"))
-        assert await facts.read(caught.value.key, PATIENCE) == References(("Job team/train",))
 
 
 async def test_reasons_until_everything_is_there(server: FakeApi, api: Connection, times: Times) -> None:

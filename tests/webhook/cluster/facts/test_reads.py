@@ -85,15 +85,6 @@ async def test_old_answers_are_forgotten(reads: NamespaceReads, times: Times) ->
     assert list(reads._answers) == [f"none-{number}" for number in range(5, 10)]
 
 
-async def test_reads_at_the_same_time_are_one(server: FakeApi, reads: NamespaceReads) -> None:
-    """However many requests wait for a Namespace, the API server is asked once."""
-    server.put(NAMESPACES, named("team", {"a": "b"}))
-
-    await asyncio.gather(*(reads.read("team", PATIENCE) for _ in range(20)))
-
-    assert len(server.seen) == 1
-
-
 async def test_one_deadline_is_not_another_s(server: FakeApi, reads: NamespaceReads) -> None:
     """A caller whose time is up, or who is gone, does not take the answer from the others."""
     server.put(NAMESPACES, named("team", {"a": "b"}))
@@ -159,20 +150,6 @@ async def test_a_failure_that_nobody_waits_for(server: FakeApi, reads: Namespace
     gc.collect()
 
     assert (len(server.seen), reports) == (1, [])
-
-
-async def test_stopping_ends_reads(server: FakeApi, reads: NamespaceReads) -> None:
-    """Reads that are under way when the service stops fail in words; their callers are not cancelled."""
-    server.put(NAMESPACES, named("team"))
-    server.held = asyncio.Event()
-    waiting = asyncio.create_task(reads.read("team", PATIENCE))
-    await until(lambda: server.seen)
-
-    await reads.stop()
-
-    with pytest.raises(FactUnavailable, match="the service is shutting down"):
-        await waiting
-    server.held.set()
 
 
 CHECK = Check(user=User("alice", groups=("dev",)), verb="get", resource="pods", namespace="team")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +36,7 @@ from webhook.cluster.replicas.checks import (
     WaitingPods,
     lacked,
 )
+from webhook.cluster.watches.reflector import cancelled
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
 
@@ -48,15 +48,11 @@ class _Walk(PeriodicCheck):
 
     def __init__(self, api: Connection, times: Times, due: list[bool], *outcomes: Exception | None) -> None:
         super().__init__(leader(api, clock=times.clock))
-        self.due = due
-        self.outcomes = list(outcomes)
-        self.rests = 0
-        self._times = times
+        self.due, self.outcomes, self.rests, self.times = due, list(outcomes), 0, times
 
     async def look(self) -> None:
         """Raise the next outcome, if it is an error."""
-        outcome = self.outcomes.pop(0)
-        if outcome is not None:
+        if outcome := self.outcomes.pop(0):
             raise outcome
 
     def _is_due(self) -> bool:
@@ -67,12 +63,10 @@ class _Walk(PeriodicCheck):
 
     async def end(self) -> None:
         """Ask as often as there are answers."""
-        self._times.patience = len(self.due)
+        self.times.patience = len(self.due)
         task = asyncio.create_task(self.run())
-        await until(lambda: self._times.patience < 0)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await until(lambda: self.times.patience < 0)
+        await cancelled([task])
 
 
 async def test_it_looks_each_minute_while_it_is_due(api: Connection, times: Times) -> None:

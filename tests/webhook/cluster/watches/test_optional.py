@@ -230,30 +230,6 @@ async def test_an_object_that_cannot_be_read(server: FakeApi, topologies: Topolo
     assert [each for each in logs if each["event"] == event["event"]] == [{**event, "reason": reason}] * 2
 
 
-async def test_what_was_known_stays_known(server: FakeApi, topologies: Topologies, times: Times) -> None:
-    """While a watch or discovery fails, the last objects count; the failure is a problem and no reason to wait."""
-    install(server, KAI, "v1alpha1")
-    server.put(KAI_PATH, topology("a", ZONE))
-    before = (known("a", "KAI Topology a", ZONE),)
-
-    async with running(topologies):
-        await server.watched(KAI_PATH)
-        await until(lambda: not topologies.unsynced())
-        server.fail(KAI_PATH, 500, "oops", times=999)
-        server.fail(f"/apis/{KAI}", 503, "not now", times=999)
-        server.cut(KAI_PATH)
-        problems = [
-            f"Topology of {KAI}: the API server refused GET /apis/{KAI} at {server.url} (503: not now)",
-            f"topologies.{KAI}: the API server refused GET {KAI_PATH} at {server.url} (500: oops)",
-        ]
-        await times.awake(lambda: topologies.problems() == problems)
-        assert (topologies.known, topologies.unsynced()) == (before, [])
-
-        server.failures.clear()
-        server.put(KAI_PATH, topology("b", ZONE))
-        await times.awake(lambda: len(topologies.known) == 2 and not topologies.problems())
-
-
 async def test_reasons_until_everything_is_there(server: FakeApi, topologies: Topologies, times: Times) -> None:
     """Before the first answers readiness has a reason for each group, and the cause where one is known."""
     install(server, KAI, "v1alpha1")

@@ -22,7 +22,7 @@ LARGE = SelectorRequirement("size", "In", ("l",))
 RED = SelectorRequirement("colour", "In", ("red",))
 
 
-def reference(namespace: str = "", name: str = "", *requirements: SelectorRequirement) -> ParametersKey:
+def key(namespace: str = "", name: str = "", *requirements: SelectorRequirement) -> ParametersKey:
     """A reference by name, or by selector."""
     selector = LabelSelector(requirements) if requirements or not name else None
     return ParametersKey(kind=CONFIG_MAP, namespace=namespace, name=name, selector=selector)
@@ -33,7 +33,7 @@ def reference(namespace: str = "", name: str = "", *requirements: SelectorRequir
     [
         pytest.param([], {}, id="none"),
         pytest.param(
-            [reference("a", "x"), reference("b", "y"), reference(name="z"), reference("", "", LARGE)],
+            [key("a", "x"), key("b", "y"), key(name="z"), key("", "", LARGE)],
             {
                 "ConfigMap x in namespace a": 1,
                 "ConfigMap y in namespace b": 1,
@@ -42,23 +42,21 @@ def reference(namespace: str = "", name: str = "", *requirements: SelectorRequir
             },
             id="few",
         ),
+        pytest.param([key("a", f"x-{n}") for n in range(150)], {"every ConfigMap in namespace a": 150}, id="namespace"),
         pytest.param(
-            [reference("a", f"x-{n}") for n in range(150)], {"every ConfigMap in namespace a": 150}, id="namespace"
-        ),
-        pytest.param(
-            [reference(f"ns-{n % 2}", f"x-{n}") for n in range(150)],
+            [key(f"ns-{n % 2}", f"x-{n}") for n in range(150)],
             {"every ConfigMap in namespace ns-0": 75, "every ConfigMap in namespace ns-1": 75},
             id="two namespaces",
         ),
-        pytest.param([reference(f"ns-{n}", f"x-{n}") for n in range(1000)], {"every ConfigMap": 1000}, id="everywhere"),
-        pytest.param([reference(f"ns-{n}", "limits") for n in range(1000)], {"ConfigMap limits": 1000}, id="one name"),
+        pytest.param([key(f"ns-{n}", f"x-{n}") for n in range(1000)], {"every ConfigMap": 1000}, id="everywhere"),
+        pytest.param([key(f"ns-{n}", "limits") for n in range(1000)], {"ConfigMap limits": 1000}, id="one name"),
         pytest.param(
-            [reference(f"ns-{n}", "", LARGE, *([RED] if n else [])) for n in range(9)],
+            [key(f"ns-{n}", "", LARGE, *([RED] if n else [])) for n in range(9)],
             {"every ConfigMap with labels 'size in (l)'": 9},
             id="a common requirement",
         ),
         pytest.param(
-            [*(reference(f"ns-{n}", "", LARGE) for n in range(9)), reference("x", "y")],
+            [*(key(f"ns-{n}", "", LARGE) for n in range(9)), key("x", "y")],
             {"every ConfigMap": 10},
             id="mixed",
         ),
@@ -191,7 +189,7 @@ async def test_a_slow_answer(server: FakeApi, parameters: ClusterParameters) -> 
 
 async def test_following_anew(server: FakeApi, parameters: ClusterParameters) -> None:
     """What is wanted as before is followed on without another list; what is dropped is watched no more."""
-    six, limit = ParametersKey(kind=CONFIG_MAP, name="six"), ParametersKey(kind=LIMIT, name="five")
+    six, limit = key(name="six"), ParametersKey(kind=LIMIT, name="five")
     server.put(TEAM_MAPS, config_map("five", "5"))
     server.put(MAPS, named("six", data={"a": "6"}))
     server.put(LIMITS, named("five"))
@@ -201,18 +199,18 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
     await parameters.follow([FIVE, six])
     assert values(parameters, FIVE) == ["5"]
     await until(lambda: not parameters.unsynced())
-    assert values(parameters, ParametersKey(kind=CONFIG_MAP, name="six")) == ["6"]
+    assert values(parameters, six) == ["6"]
     await parameters.follow([FIVE])
-    for key in (limit, six):
+    for dropped in (limit, six):
         with pytest.raises(Missing):
-            parameters.known(key)
+            parameters.known(dropped)
     assert len(server.lists(TEAM_MAPS)) == 1
     await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
 
 
 async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterParameters) -> None:
     """While the first list of a wider watch is awaited, the narrow ones still answer; afterwards they end."""
-    spaces = [ParametersKey(kind=CONFIG_MAP, namespace=f"team-{n}", name=f"limits-{n}") for n in range(6)]
+    spaces = [key(f"team-{n}", f"limits-{n}") for n in range(6)]
     server.put(TEAM_MAPS, config_map("five", "5"))
     server.put(MAPS, config_map("five", "6"))
     await followed(parameters, FIVE)

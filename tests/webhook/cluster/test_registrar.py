@@ -498,28 +498,6 @@ async def test_only_the_bundle_is_written(server: WebhookApi, scene: Scene) -> N
     assert (writer.problems(), scene.counted()) == ([], {"written": 2})
 
 
-async def test_a_bundle_that_is_injected_is_left_alone(server: WebhookApi, scene: Scene) -> None:
-    """With injectCaFrom cert-manager is told where the CA is, and what it writes stays, even through a repair."""
-
-    def inject(configuration: Json) -> None:
-        for entry in configuration["webhooks"]:
-            entry["clientConfig"]["caBundle"] = "AAAA"
-
-    writer = await scene.begin(injectCaFrom="cks-admission/serving")
-    await writer.write()
-    before = scene.bundles()
-    await scene.tamper(inject)
-    await writer.write()
-    assert len(server.writes()) == 2
-    await scene.tamper(_never)
-    await writer.write()
-
-    found = server.configuration(_VALIDATING)
-    assert found["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "cks-admission/serving"}
-    assert ({*before}, {*scene.bundles()}) == ({None}, {"AAAA"})
-    assert server.writes()[2:] == [("PATCH", _VALIDATING), ("PUT", _VALIDATING)]
-
-
 async def test_a_bundle_that_is_injected_has_a_beginning(scene: Scene, tmp_path: Path) -> None:
     """With a caFile entries begin with the CA in it, for until cert-manager comes all writes would be refused."""
     file = tmp_path / "ca.crt"

@@ -306,32 +306,6 @@ def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
     assert not any("caBundle" in webhook["clientConfig"] for each in found for webhook in each["webhooks"])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"sunk": {"daemonSets": "inject"}},
-        {"labels": {"action": "audit"}},
-        {"tolerations": {"daemonSets": "off"}},
-        {"topology": {"default": {"topology": "coreweave"}}},
-    ],
-)
-def test_what_is_registered_keeps_the_api_servers_bounds(settings: Json) -> None:
-    """Names are unique domain names of three parts or more, conditions are at most 64 and unique, paths exist."""
-    ruleset = default_rules(**settings)
-    found = configurations(ruleset, _SERVICE, name="cks", own_namespace="cloud", timeouts=_TIMEOUTS)
-
-    for configuration in found:
-        names = [webhook["name"] for webhook in configuration["webhooks"]]
-        assert len(set(names)) == len(names)
-        for webhook in configuration["webhooks"]:
-            assert webhook["name"].count(".") >= 2
-            conditions = [condition["name"] for condition in webhook["matchConditions"]]
-            assert len(set(conditions)) == len(conditions) <= 64
-            phase, group = webhook["clientConfig"]["service"]["path"].strip("/").split("/")
-            assert group in ruleset.groups(phase)
-
-
 def test_without_the_guard_all_entries_fail_open() -> None:
     """Where the API server enforces the guard itself, no entry of the default settings fails closed."""
     settings = Settings.model_validate({"registration": {"apply": True}})

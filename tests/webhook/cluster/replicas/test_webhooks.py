@@ -103,7 +103,7 @@ NAMES = dict.fromkeys(PLURALS, "mine")
 
 
 def made(kind: str) -> dict[str, Any]:
-    """A webhook made."""
+    """A webhook configuration."""
     return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "mine"}, "webhooks": []}
 
 
@@ -175,7 +175,7 @@ async def test_what_fails_is_named(
     ids=["apply", "replace", "read", "remove", "unregister"],
 )
 async def test_another_kind(server: FakeApi, api: Connection, send: Send) -> None:
-    """A kind that is neither a webhook made nor a policy is refused before anything is sent."""
+    """A kind that is neither a webhook configuration nor a policy is refused before anything is sent."""
     with pytest.raises(ClusterError, match="Secret is not written here; what is: Mutating"):
         await send(api)
 

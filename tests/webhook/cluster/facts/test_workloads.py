@@ -84,28 +84,23 @@ async def test_owned_pods_that_are_pending(server: FakeApi, api: Connection) -> 
     assert found == References(("Job team/annotated-in-its-template", "Job team/train"))
 
 
-@pytest.mark.parametrize(
-    ("path", "item"),
-    [
-        pytest.param(JOBS, workload("x", "other"), id="another topology"),
-        pytest.param(JOBS, workload("x", None), id="none"),
-        pytest.param(JOBS, named("x"), id="no annotations"),
-        pytest.param(JOBS, workload("x", annotations=None), id="annotations are null"),
-        pytest.param(JOBS, workload("x", **owner(controller=True)), id="owned by a controller"),
-        pytest.param(JOBS, workload("x", deletionTimestamp="2026-03-01T00:00:00Z"), id="being deleted"),
-        pytest.param(PODS, pod("x", nodeName="gpu-1"), id="a Pod that has its Node"),
-    ],
-)
-async def test_who_does_not_count(server: FakeApi, api: Connection, path: str, item: Json) -> None:
+NOT_CONCERNED: list[tuple[str, Json]] = [
+    (JOBS, workload("another-topology", "other")),
+    (JOBS, workload("none", None)),
+    (JOBS, named("no-annotations")),
+    (JOBS, workload("annotations-are-null", annotations=None)),
+    (JOBS, workload("owned-by-a-controller", **owner(controller=True))),
+    (JOBS, workload("being-deleted", deletionTimestamp="2026-03-01T00:00:00Z")),
+    (PODS, pod("has-its-node", nodeName="gpu-1")),
+]
+
+
+async def test_who_does_not_count(server: FakeApi, api: Connection) -> None:
     """Workloads that need not be scheduled by the topology any more, or by their owner's annotation, are left out."""
-    server.put(path, item)
-    server.put(path, workload("y", **owner()))
-    server.put(path, workload("z", ownerReferences=None))
+    for path, item in (*NOT_CONCERNED, (JOBS, workload("y", **owner())), (PODS, workload("z", ownerReferences=None))):
+        server.put(path, item)
 
-    found = await search(api, KINDS, "fabric", PATIENCE)
-
-    kind = {JOBS: "Job", PODS: "Pod"}[path]
-    assert found == References((f"{kind} team/y", f"{kind} team/z"))
+    assert await search(api, KINDS, "fabric", PATIENCE) == References(("Job team/y", "Pod team/z"))
 
 
 async def test_what_is_asked(server: FakeApi, api: Connection) -> None:

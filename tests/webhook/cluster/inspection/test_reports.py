@@ -53,17 +53,12 @@ async def test_an_event_is_on_the_object_of_the_report(
     ((path, event),) = [(seen.path, json.loads(seen.body)) for seen in server.seen]
     name, _, digest = event["metadata"].pop("name").rpartition(".")
     assert (path, name, len(digest)) == (f"/api/v1/namespaces/{place}/events", stem, 16)
+    about = {"kind": scope.kind, "namespace": scope.namespace, "name": scope.name, "uid": "u"}
     assert event == {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"namespace": place},
-        "involvedObject": {
-            "apiVersion": scope.api_version,
-            "kind": scope.kind,
-            "namespace": scope.namespace,
-            "name": scope.name,
-            "uid": "u",
-        },
+        "involvedObject": {"apiVersion": scope.api_version, **about},
         "type": "Warning",
         "reason": "WouldBeRefused",
         "message": "Would be refused.",

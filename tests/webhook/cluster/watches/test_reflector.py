@@ -21,6 +21,8 @@ from webhook.cluster.api.objects import NODES as NODE_RESOURCE
 from webhook.cluster.api.objects import NamespaceObject, Object
 from webhook.cluster.watches.reflector import Change, Reflector
 
+Spaces = Reflector[NamespaceObject]
+
 
 class Recorder:
     """Notes what arrives; each may be awaited."""
@@ -64,7 +66,7 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def reflector(server: FakeApi, api: Connection, recorder: Recorder, times: Times) -> Reflector[NamespaceObject]:
+def reflector(server: FakeApi, api: Connection, recorder: Recorder, times: Times) -> Spaces:
     """Make a reflector of Namespaces, of which there is one."""
     server.put(NAMESPACES, named("one"))
     return Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, recorder, times.clock)
@@ -83,9 +85,7 @@ async def running(reflector: Reflector[Any]) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def watch(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> AsyncIterator[Reflector[NamespaceObject]]:
+async def watch(server: FakeApi, reflector: Spaces, recorder: Recorder) -> AsyncIterator[Spaces]:
     """The reflector, whose list has arrived and whose watch is open."""
     async with running(reflector):
         assert await recorder.next() == ("LIST", ["one"])
@@ -146,7 +146,7 @@ async def test_lists_after_an_expired_version_are_spread(server: FakeApi, record
     assert times.pauses == [1.5]
 
 
-async def test_proofs_of_life(server: FakeApi, watch: Reflector[NamespaceObject], times: Times) -> None:
+async def test_proofs_of_life(server: FakeApi, watch: Spaces, times: Times) -> None:
     """A list, an accepted watch, an event and a bookmark show that facts are up to date; a refusal only an answer."""
     began = times.seconds
     assert (watch.fresh, watch.heard) == (began, began)
@@ -180,9 +180,7 @@ async def test_a_bookmark_moves_the_version(server: FakeApi, recorder: Recorder)
     assert recorder.calls.empty()
 
 
-async def test_an_expired_version_means_a_new_list(
-    server: FakeApi, watch: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
+async def test_an_expired_version_means_a_new_list(server: FakeApi, watch: Spaces, recorder: Recorder) -> None:
     """Told in an event that its version is gone, it lists again: what was missed is not lost."""
     server.expired = "event"
     server.end(NAMESPACES)
@@ -223,9 +221,7 @@ async def test_a_silent_watch_is_replaced(server: FakeApi, api: Connection, reco
     assert len(server.lists(NAMESPACES)) == 1
 
 
-async def test_running_again_starts_from_a_list(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
+async def test_running_again_starts_from_a_list(server: FakeApi, reflector: Spaces, recorder: Recorder) -> None:
     """After it was cancelled it may run again, at another path: what it knew of versions is of no use there."""
     server.put("/new", named("two"))
     for reflector.path in (NAMESPACES, "/new"):
@@ -293,9 +289,7 @@ async def test_a_bad_event_is_skipped(server: FakeApi, recorder: Recorder, line:
     assert [(entry["resource"], entry["log_level"]) for entry in skipped] == [("namespaces", "error")]
 
 
-async def test_a_bad_object_does_not_cost_the_list(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder
-) -> None:
+async def test_a_bad_object_does_not_cost_the_list(server: FakeApi, reflector: Spaces, recorder: Recorder) -> None:
     """An object that cannot be read is left out of a list; all the others are there."""
     server.put(NAMESPACES, {"metadata": {"name": "odd", "labels": {"a": 1}}})
     server.put(NAMESPACES, named("two"))
@@ -305,7 +299,7 @@ async def test_a_bad_object_does_not_cost_the_list(
 
 
 async def test_an_error_is_told_and_forgotten(
-    server: FakeApi, reflector: Reflector[NamespaceObject], recorder: Recorder, times: Times
+    server: FakeApi, reflector: Spaces, recorder: Recorder, times: Times
 ) -> None:
     """A refusal is the problem, in the API server's own words, until the list works."""
     server.fail(NAMESPACES, 403, status(403, 'User "x" cannot list resource "namespaces"'))
@@ -321,7 +315,7 @@ async def test_an_error_is_told_and_forgotten(
         assert reflector.problem is None
 
 
-async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[NamespaceObject], times: Times) -> None:
+async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Spaces, times: Times) -> None:
     """Pauses double from 0.8 to 30 s, and begin anew once a watch has worked."""
     server.fail(NAMESPACES, 503, "no", times=8)
 
@@ -345,7 +339,7 @@ async def test_pauses_grow_and_shrink(server: FakeApi, reflector: Reflector[Name
 )
 async def test_how_long_a_pause_is(
     server: FakeApi,
-    reflector: Reflector[NamespaceObject],
+    reflector: Spaces,
     times: Times,
     code: int,
     headers: dict[str, str],
@@ -385,9 +379,7 @@ async def test_a_failing_sink_does_not_end_it(server: FakeApi, recorder: Recorde
 
 
 @pytest.mark.parametrize("body", ["<html>", {"kind": "NamespaceList"}], ids=["HTML", "no metadata"])
-async def test_a_list_that_is_none(
-    server: FakeApi, reflector: Reflector[NamespaceObject], times: Times, body: Any
-) -> None:
+async def test_a_list_that_is_none(server: FakeApi, reflector: Spaces, times: Times, body: Any) -> None:
     """An answer of something that is no API server is a problem in words, not an empty cluster."""
     server.fail(NAMESPACES, 200, body)
     times.patience = 0

@@ -143,9 +143,9 @@ def test_a_configuration_without_entries_is_left_out(phases: Any, action: str, k
 )
 def test_an_entry_fails_closed_where_one_of_its_rules_does(first: Any, second: Any, expected: str) -> None:
     """Of the failure policies in one entry the stricter one counts."""
-    rules = [_rule(policy, Hook("mutate", "pods", (_CREATE_PODS,), policy)) for policy in (first, second)]
+    hooks = [Hook("mutate", "pods", (_CREATE_PODS,), policy) for policy in (first, second)]
 
-    assert [webhook["failurePolicy"] for webhook in _webhooks(*rules)] == [expected]
+    assert [webhook["failurePolicy"] for webhook in _webhooks(_rule("a", hooks[0]), _rule("b", hooks[1]))] == [expected]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from webhook.cluster.api.call import Call, fetch, opened
 from webhook.cluster.api.client import connect
 from webhook.cluster.api.errors import ClusterError
 
-SERVER = "https://127.0.0.1:1"
+URL = "https://127.0.0.1:1"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def kubeconfig(tmp_path: Path) -> Path:
     return tmp_path / "kubeconfig"
 
 
-def config(server: str | None = SERVER, user: Any = None, **changes: Any) -> dict[str, Any]:
+def config(server: str | None = URL, user: Any = None, **changes: Any) -> dict[str, Any]:
     """A kubeconfig's content; `changes` replace its parts."""
     return {
         "current-context": "here",
@@ -65,12 +65,12 @@ async def failure(kubeconfig: Path | None, *, in_cluster: bool = False, account:
 BAD = base64.b64encode(b"no certificate").decode()
 UNUSABLE = "the kubeconfig {file} cannot be used: "
 REMEDY = "`kubectl --kubeconfig {file} version` should work first"
-NO_CERTIFICATE = f"the certificates for {SERVER} cannot be used: "
+NO_CERTIFICATE = f"the certificates for {URL} cannot be used: "
 
 
 def cluster(**more: str) -> dict[str, Any]:
     """A kubeconfig whose cluster has more than its server."""
-    return config(clusters=[{"name": "c", "cluster": {"server": SERVER, **more}}])
+    return config(clusters=[{"name": "c", "cluster": {"server": URL, **more}}])
 
 
 @pytest.mark.parametrize(

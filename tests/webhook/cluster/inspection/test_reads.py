@@ -99,7 +99,10 @@ def test_a_server_that_says_no_farewell() -> None:
 
 
 async def _raising(error: Exception | None) -> str:
-    raise error or await asyncio.Future()
+    if error is not None:
+        raise error
+    never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    return await never
 
 
 @pytest.mark.parametrize(

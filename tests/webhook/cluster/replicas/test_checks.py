@@ -387,7 +387,8 @@ _UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedu
 
 async def test_a_pod_that_waits_is_told_once(server: FakeApi, api: Connection, times: Times) -> None:
     """Its Event says what it lacks and what to do; Pods that lack nothing have none, and a second look adds none."""
-    for name, spec in (("one", {}), ("fine", {"tolerations": [{"operator": "Exists"}]})):
+    specs: dict[str, Json] = {"one": {}, "fine": {"tolerations": [{"operator": "Exists"}]}}
+    for name, spec in specs.items():
         server.put(PATH, _pod(metadata={"name": name, "namespace": "team", "uid": f"uid-{name}"}, **spec))
     pods = WaitingPods(leader(api, clock=times.clock))
 

@@ -27,6 +27,14 @@ def _nested(depth: int) -> str:
     return text
 
 
+def _chain(first: str, text: str, length: int) -> Composition:
+    """Variables `v0`, `v1`, ..., each an expression about the one before, which is written `V`."""
+    composition = Composition(ENVIRONMENT).declare("v0", first)
+    for number in range(length):
+        composition = composition.declare(f"v{number + 1}", text.replace("V", f"variables.v{number}"))
+    return composition
+
+
 def _deep_object(depth: int) -> Any:
     obj: Any = 1
     for _ in range(depth):
@@ -37,19 +45,11 @@ def _deep_object(depth: int) -> Any:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("(" * 300 + "1" + ")" * 300, DEEP),
-        ("[" * 300 + "]" * 300, DEEP),
-        ("{1:" * 300 + "1" + "}" * 300, DEEP),
-        ("true ? 1 : " * 300 + "2", DEEP),
         (_nested(300), DEEP),
-        ("object" + ".a" * 300, CHAINED),
         ("object" + ".?a" * 300, CHAINED),
-        ("object" + "[0]" * 300, CHAINED),
-        ("1" + " + 1" * 300, CHAINED),
         ("object.s" + ".lowerAscii()" * 300, CHAINED),
         ("object.l" + ".map(x, x)" * 300, CHAINED),
         ("optional.of(1)" + ".optMap(x, x)" * 30, LARGE),
-        ("'" + "a" * 100_000 + "'", "expression code point size exceeds limit: size: 100002, limit 100000"),
     ],
     ids=lambda value: value[:24],
 )
@@ -181,15 +181,19 @@ def test_matches_beyond_all_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [900, Failed("the text is too long to be searched for so many matches")]
 
 
-def test_many_elements() -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("object.l.all(x, x >= 0)", (True, 2 + 5 * 10_000 + 1)),
+        ("object.l.map(x, x + 1).size()", (10_000, 2 + 14 * 10_000 + 1 + 1)),
+        ("9999 in object.l", (True, 2 + 1)),
+    ],
+)
+def test_many_elements(text: str, expected: tuple[Any, int]) -> None:
     """A list of 10,000 elements costs what its elements cost."""
     obj = {"l": list(range(10_000))}
 
-    assert usually("object.l.all(x, x >= 0)", obj) == (True, 2 + 5 * 10_000 + 1)
-    assert usually("object.l.map(x, x + 1).size()", obj) == (10_000, 2 + 14 * 10_000 + 1 + 1)
-    assert usually("object.l.filter(x, x % 2 == 0).size()", obj)[0] == 5000
-    assert usually("9999 in object.l", obj) == exactly("9999 in object.l", obj) == (True, 2 + 1)
-    assert usually("[0].all(x, 9999 in object.l.map(y, y))", obj)[0] is True
+    assert usually(text, obj) == exactly(text, obj) == expected
 
 
 @pytest.mark.parametrize(
@@ -197,9 +201,7 @@ def test_many_elements() -> None:
     [
         "object.l.all(x, object.l.all(y, x + y >= 0))",
         "object.l.map(x, object.l.map(y, x * y)).size() > 0",
-        "object.l.map(x, object.l).size() > 0 && object.l.exists(x, object.l.exists(y, x + y < 0))",
         "object.l.map(a, object.l.map(b, object.l.map(c, object.l.map(d, a + b + c + d)))).size() == 1",
-        "object.l.all(x, object.l.all(y, true || x == y))",
     ],
 )
 def test_loops_in_loops(text: str) -> None:
@@ -214,9 +216,7 @@ def test_loops_in_loops(text: str) -> None:
 
 def test_texts_that_double() -> None:
     """A text that doubles in each variable ends with the budget of one of them, and not with the memory."""
-    composition = Composition(ENVIRONMENT).declare("v0", "string(object.s)")
-    for number in range(40):
-        composition = composition.declare(f"v{number + 1}", f"variables.v{number} + variables.v{number}")
+    composition = _chain("string(object.s)", "V + V", 40)
     program = compile_expression("variables.v40", composition.environment)
     evaluation = program.evaluate(composition.bind(names({"s": "a" * 100})))
 
@@ -250,39 +250,32 @@ def _from(depth: int, function: Callable[[], Evaluation]) -> Evaluation:
 @pytest.mark.parametrize("depth", range(0, 40, 3))
 def test_many_variables(depth: int) -> None:
     """A long chain of variables, each reading the one before, has a value, from wherever it is evaluated."""
-    composition = Composition(ENVIRONMENT).declare("v0", "1")
-    for number in range(200):
-        composition = composition.declare(f"v{number + 1}", f"variables.v{number} + 1")
+    composition = _chain("1", "V + 1", 200)
     program = compile_expression("variables.v200", composition.environment)
 
     assert program.type.kind is Kind.INT
     assert _from(depth, lambda: program.evaluate(composition.bind(names()))) == Evaluation(value=201, cost=2)
 
 
-def test_variables_whose_functions_give_up() -> None:
-    """Variables that are all left to the exact evaluator and read one another are evaluated a few times, not 2**n."""
-    composition = Composition(ENVIRONMENT).declare("v0", "1")
-    for number in range(60):
-        text = f"variables.v{number} == 1 && (object.x == 1 || true) ? 1 : 0"
-        composition = composition.declare(f"v{number + 1}", text)
-    bound = composition.bind(names())
-    program = compile_expression("variables.v60", composition.environment)
-
-    assert program.evaluate(bound) == Evaluation(value=1, cost=2)
-    assert bound["variables"].cost == 60 * 6
+FAILED = "".join(f'composited variable "v{number}" fails to evaluate: ' for number in range(60, -1, -1))
 
 
-def test_failing_variables_that_read_one_another() -> None:
-    """A failure goes through a long chain of variables, each of which says so, and costs what each costs once."""
-    composition = Composition(ENVIRONMENT).declare("v0", "object.x")
-    for number in range(60):
-        composition = composition.declare(f"v{number + 1}", f"variables.v{number} + variables.v{number}")
+@pytest.mark.parametrize(
+    ("first", "text", "expected", "cost"),
+    [
+        ("1", "V == 1 && (object.x == 1 || true) ? 1 : 0", 1, 60 * 6),
+        ("object.x", "V + V", Failed(f"{FAILED}no such key: x"), 60 * 5 + 2),
+    ],
+    ids=["left to the exact evaluator", "failing"],
+)
+def test_variables_are_evaluated_a_few_times(first: str, text: str, expected: object, cost: int) -> None:
+    """Variables that fail, or are left to the exact evaluator, cost what each costs once, and not 2**n."""
+    composition = _chain(first, text, 60)
     bound = composition.bind(names())
     evaluation = compile_expression("variables.v60", composition.environment).evaluate(bound)
 
-    said = "".join(f'composited variable "v{number}" fails to evaluate: ' for number in range(60, -1, -1))
-    assert (evaluation.value, evaluation.cost, str(evaluation.error)) == (None, 2, f"{said}no such key: x")
-    assert bound["variables"].cost == 60 * 5 + 2
+    assert (Failed(str(evaluation.error)) if evaluation.error else evaluation.value, evaluation.cost) == (expected, 2)
+    assert bound["variables"].cost == cost
 
 
 def test_deep_variables_in_deep_expressions() -> None:
@@ -298,8 +291,3 @@ def test_deep_variables_in_deep_expressions() -> None:
 def test_odd_texts(text: str) -> None:
     """Texts that are hardly any are refused."""
     assert refused(text) != []
-
-
-def test_half_a_character() -> None:
-    """A lone surrogate in a literal is a value or an error."""
-    assert refused("'\ud800'") or usually("'\ud800'") == exactly("'\ud800'")

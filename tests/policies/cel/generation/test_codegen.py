@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.cel.celrun import OBJECT, compiled, exactly, generated, names
+from support.cel.celrun import compiled, exactly, generated, names
 
 from policies.cel.errors import BudgetError
 from policies.cel.generation.codegen import Generated
@@ -16,10 +16,7 @@ from policies.engine.interruption import TimeLimitError
     [
         ("object.a == 1", {"a": True}, False),
         ("object.a == true", {"a": 1}, False),
-        ("object.a == 0", {"a": False}, False),
         ("object.a == 1", {"a": 1.0}, True),
-        ("object.a == 'a'", {"a": ["a"]}, False),
-        ("object.a == null", {"a": 0}, False),
         ("object.a in [1, 2]", {"a": True}, False),
         ("'a' in object.a", {"a": {"a": None}}, True),
         ("object.a < 2", {"a": 1.5}, True),
@@ -32,28 +29,25 @@ def test_where_python_differs(text: str, obj: Any, value: bool) -> None:  # noqa
     """Python's `True == 1` and its kin do not shine through."""
     found = generated(text, obj)
 
+    assert found == exactly(text, obj)
     assert found is not None
     assert found[0] is value
-    assert found == exactly(text, obj)
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "message"),
+    ("text", "value"),
     [
-        ("object.a in dyn('abc')", "a", "no such overload"),
-        ("object.a < 2", True, "no such overload"),
-        ("object.a + 1", True, "no such overload: _+_"),
-        ("object.a * 2", "ab", "no such overload"),
-        ("object.a ? 1 : 2", 1, "no such overload"),
-        ("object.a && true", 1, "no such overload"),
+        ("object.a in dyn('abc')", "a"),
+        ("object.a < 2", True),
+        ("object.a + 1", True),
+        ("object.a * 2", "ab"),
+        ("object.a ? 1 : 2", 1),
+        ("object.a && true", 1),
     ],
 )
-def test_bools_are_no_numbers_and_texts_no_lists(text: str, value: object, message: str) -> None:
+def test_bools_are_no_numbers_and_texts_no_lists(text: str, value: object) -> None:
     """What Python would compute and CEL does not is left to the exact evaluator."""
-    obj = {"a": value}
-
-    assert generated(text, obj) is None
-    assert str(compiled(text).evaluate(names(obj)).error) == message
+    assert generated(text, {"a": value}) is None
 
 
 def test_long_texts_are_left_to_the_exact_evaluator() -> None:
@@ -65,24 +59,12 @@ def test_long_texts_are_left_to_the_exact_evaluator() -> None:
         assert program.evaluate(names(obj)).cost == 2 + -(-length // 10)
 
 
-def test_a_name_that_hides_another() -> None:
-    """What is known of `object.a` is not known of a macro's variable `object`, and not in the other branch."""
-    obj = {"a": 1, "l": [{"a": 2}, {"a": 3}]}
-    text = "has(object.a) && object.l.all(object, object.a > 1) && object.a == 1"
-
-    assert generated(text, obj) == exactly(text, obj)
-    assert exactly(text, obj)[0] is True
-    assert exactly("has(object.x) ? object.x : object.a", obj)[0] == 1
-    assert generated("has(object.x) ? object.x : object.a", obj) == exactly("has(object.x) ? object.x : object.a", obj)
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "object.l.map(x, object.x).size() == 0 || object.a == 1",
-        "false && object.x",
-        "true ? object.a : object.x",
-        "object.a == 2 && object.x == 1",
+        "has(object.a) && object.l.all(object, object > 0) && object.a == 1",
+        "has(object.x) ? object.x : object.a",
         "object.a == 1 || object.x == 1",
         "object.e.all(x, object.x)",
         "object.?a.orValue(object.x)",
@@ -111,7 +93,6 @@ def test_nested_too_deeply_for_python() -> None:
 
 def test_a_function_that_python_does_not_take() -> None:
     """Source that does not compile makes no function."""
-    assert Generated("def evaluate(:", {}).load() is None
     assert Generated(f"evaluate = {'(' * 500}{')' * 500}", {}).load() is None
 
 
@@ -142,12 +123,3 @@ def test_marks() -> None:
         guard(30_000, 1_000_000, lambda: True)
     with pytest.raises(TimeLimitError):
         certain_guard(30_000, 1_000_000, lambda: True, 0)
-
-
-def test_the_object_is_not_part_of_the_result_by_accident() -> None:
-    """A list that an expression makes is its own; one of the object is the object's."""
-    program, obj = compiled("object.l + [4]"), {"l": [1]}
-    value = program.evaluate(names(obj)).value
-
-    assert (value, obj) == ([1, 4], {"l": [1]})
-    assert OBJECT["l"] == [1, 2, 3]

@@ -12,13 +12,9 @@ from policies.admissionpolicy.derivation import (
     UNDERIVED,
     DerivedPod,
     derive,
-    is_derived,
     template_paths,
 )
-from policies.admissionpolicy.evaluation.matching import Matcher
-from policies.admissionpolicy.model import MatchResources, NamedRule, Origin, Policy
 from policies.cel.reads import Reads
-from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 from policies.objects.fieldpath import Location, parse, render
 from policies.objects.workload import BUILT_IN, Workload, table, workload
@@ -323,53 +319,3 @@ def test_templates_are_read_whole() -> None:
             "metadata.ownerReferences",
         }
     )
-
-
-RULE = NamedRule(api_groups=("",), api_versions=("v1",), operations=("CREATE",), resources=("pods",))
-
-
-def test_policies_are_matched_against_the_pod() -> None:
-    """Rules and selectors of a policy on Pods are asked about the Pod, with the template's labels."""
-    labelled = LabelSelector((SelectorRequirement("tier", "Exists"),))
-    entries = [
-        (MatchResources(resource_rules=(RULE,)), "all Pods"),
-        (MatchResources(resource_rules=(RULE,), object_selector=labelled), "labelled Pods"),
-        (MatchResources(resource_rules=(RULE,), exclude_resource_rules=(RULE,)), "no Pods"),
-        (
-            MatchResources(
-                resource_rules=(
-                    NamedRule(
-                        api_groups=("apps",), api_versions=("v1",), operations=("*",), resources=("deployments",)
-                    ),
-                )
-            ),
-            "Deployments",
-        ),
-    ]
-
-    def found(asked: AdmissionRequest) -> list[str]:
-        return [name for match, name in entries if Matcher(match).matches(asked, lambda _: {})]
-
-    assert found(only(request(deployment(labels={"tier": "a"}))).creation) == ["all Pods"]
-    assert found(only(request(deployment(template_labels={"tier": "a"}))).creation) == ["all Pods", "labelled Pods"]
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        ({}, True),
-        ({"cks-admission.dev/derive": "true"}, True),
-        ({"cks-admission.dev/derive": "false"}, False),
-    ],
-)
-def test_the_annotation_that_turns_it_off(annotations: dict[str, str], expected: bool) -> None:  # noqa: FBT001
-    """A policy is for templates too, unless its annotation says `false`."""
-    policy = Policy(
-        kind="ValidatingAdmissionPolicy",
-        name="p",
-        annotations=annotations,
-        match_constraints=MatchResources(),
-        origin=Origin(file="p.yaml", line=1),
-    )
-
-    assert is_derived(policy) is expected

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
 
 import pytest
-from cluster.builtintypes import compact, differences, kinds, reduced
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.builtin.table import FOLDER, OBJECT_META, served_resources, types_of
+from policies.admissionpolicy.builtin.table import FOLDER, served_resources, types_of
 from policies.admissionpolicy.schema import Schema, SchemaNode
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.name import SERVED_VERSIONS
@@ -72,26 +70,6 @@ def _pod() -> Schema:
 def test_places_in_a_pod(path: list[str | int], found: str) -> None:
     """The shipped table knows how each place of a built-in kind merges."""
     assert _described(_pod().place(path)) == found
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        GroupVersionKind("apps", "v1", "Deployment"),
-        GroupVersionKind("batch", "v1", "Job"),
-        GroupVersionKind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy"),
-        GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
-        GroupVersionKind("resource.k8s.io", "v1", "ResourceClaim"),
-        GroupVersionKind("autoscaling", "v1", "Scale"),
-    ],
-    ids=lambda kind: kind.kind,
-)
-def test_built_in_kinds(kind: GroupVersionKind) -> None:
-    """Kinds of all groups are there, each as the API server decodes it."""
-    found = schema.built_in(kind)
-
-    assert found is not None
-    assert (found.kind, found.typed, _described(found.place(["metadata", "labels"]))) == (kind, True, "map")
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
@@ -193,60 +171,6 @@ _CRD = {
 def test_places_in_a_custom_resource(path: str, found: str) -> None:
     """A CRD's schema says how its fields merge; metadata is that of every object."""
     assert _described(schema.of_custom_resource(_WIDGET, _CRD).place(path.split("."))) == found
-
-
-def test_compact_table_keeps_what_merging_and_typing_need() -> None:
-    """Descriptions, limits and what no kind refers to are left out; the list type replaces the patch strategy."""
-    kind = [{"group": "", "version": "v1", "kind": "Thing"}, {"group": "", "version": "v1", "kind": "ThingList"}]
-    thing = {
-        "description": "long",
-        "type": "object",
-        "required": ["list"],
-        "x-kubernetes-group-version-kind": kind,
-        "properties": {
-            "list": {
-                "type": "array",
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["k"],
-                "x-kubernetes-patch-strategy": "merge",
-                "items": {"default": {}, "allOf": [{"$ref": "#/components/schemas/a.Item"}]},
-            },
-        },
-    }
-    item = {"type": "object", "properties": {"k": {"type": "string", "default": "x", "enum": ["x"]}}}
-    meta = {"type": "object"}
-
-    document: dict[str, Any] = {"a.Thing": thing, "a.Item": item, "a.Unused": item, OBJECT_META: meta}
-
-    table = compact(kinds([document]), {name: reduced(each) for name, each in document.items()})
-
-    assert table == {
-        "kinds": {"/v1/Thing": "a.Thing"},
-        "types": {
-            "a.Item": {"type": "object", "properties": {"k": {"type": "string", "default": "x", "enum": ["x"]}}},
-            "a.Thing": {
-                "type": "object",
-                "required": ["list"],
-                "properties": {
-                    "list": {
-                        "type": "array",
-                        "x-kubernetes-list-map-keys": ["k"],
-                        "x-kubernetes-list-type": "map",
-                        "items": {"$ref": "a.Item"},
-                    }
-                },
-            },
-            OBJECT_META: {"type": "object"},
-        },
-    }
-
-
-def test_an_older_release_is_what_differs() -> None:
-    """The table of an older release has its own definitions, and null for what came later."""
-    older: dict[str, Any] = {"kinds": {"a": "A"}, "types": {"A": {"x": 1}, "S": {}}}
-    newer: dict[str, Any] = {"kinds": {"a": "A", "b": "B"}, "types": {"A": {"x": 2}, "B": {}, "S": {}}}
-
-    assert differences(older, newer) == {"kinds": {"b": None}, "types": {"A": {"x": 1}, "B": None}}
 
 
 @pytest.mark.parametrize(("release", "known"), [(RELEASES[0], False), (RELEASES[1], True)], ids=str)

@@ -36,20 +36,3 @@ _DECIDED = {
 def test_tests_of_the_kind_are_decided(text: str, expected: bool | None) -> None:  # noqa: FBT001 - a column of the table
     """What depends on the kind alone is known, and nothing else is."""
     assert _TESTS.decided(parse(Source(text))) is expected
-
-
-@pytest.mark.parametrize(
-    ("text", "dead"),
-    [
-        ("object.kind != 'Pod' || object.pod", True),
-        ("object.pod && object.kind == 'Pod'", True),
-        ("object.kind == 'Pod' ? object.pod : object.other", True),
-        ("object.kind == 'Pod' || object.pod", False),
-    ],
-    ids=["or", "and", "choice", "alive"],
-)
-def test_what_is_behind_a_test_for_another_kind_is_dead(text: str, dead: bool) -> None:  # noqa: FBT001 - a column
-    """The nodes that matter leave out what a decided test keeps from being asked."""
-    live = {text[node.start : node.end] for node in _TESTS.walk(parse(Source(text)))}
-
-    assert ("object.pod" not in live) is dead

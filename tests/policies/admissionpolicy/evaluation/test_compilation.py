@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.policies.admissionpolicies import mutating, policy, validating
 
-from policies.admissionpolicy.evaluation.compilation import compile_policy
+from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Expression,
@@ -15,91 +15,70 @@ from policies.admissionpolicy.model import (
 )
 
 
-def expression(text: str, path: str = "spec") -> Expression:
-    """An expression somewhere."""
-    return Expression(text=text, path=path)
+def _compiled(*, param_kind: ParamKind | None = None, **texts: str) -> CompiledPolicy:
+    """A policy with an expression in each place that is named; a validation that says nothing is true."""
+    at = {name: Expression(text=text, path=name) for name, text in texts.items()}
+    true = Expression(text="true", path="validation")
+    return compile_policy(
+        policy(
+            param_kind=param_kind,
+            match_conditions=tuple(NamedExpression(name="c", expression=at[k]) for k in ("condition",) if k in at),
+            variables=tuple(NamedExpression(name="v", expression=at[k]) for k in ("variable",) if k in at),
+            validations=(Validation(expression=at.get("validation", true), message_expression=at.get("message")),),
+            audit_annotations=tuple(AuditAnnotation(key="k", value_expression=at[k]) for k in ("note",) if k in at),
+        )
+    )
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("place", "text", "words"),
     [
-        pytest.param(
-            {"match_conditions": (NamedExpression(name="c", expression=expression("1")),)},
-            "must evaluate to bool but got int",
-            id="condition",
-        ),
-        pytest.param(
-            {"validations": (Validation(expression=expression("object.data")),)},
-            "must evaluate to bool but got dyn",
-            id="validation",
-        ),
-        pytest.param(
-            {"validations": (Validation(expression=expression("true"), message_expression=expression("1")),)},
-            "must evaluate to string but got int",
-            id="message",
-        ),
-        pytest.param(
-            {"audit_annotations": (AuditAnnotation(key="k", value_expression=expression("[1]")),)},
-            "must evaluate to one of [string null_type] but got list(int)",
-            id="annotation",
-        ),
-        pytest.param(
-            {"validations": (Validation(expression=expression("params.a == 1")),)},
+        ("condition", "1", "must evaluate to bool but got int"),
+        ("validation", "object.data", "must evaluate to bool but got dyn"),
+        ("message", "1", "must evaluate to string but got int"),
+        ("note", "[1]", "must evaluate to one of [string null_type] but got list(int)"),
+        (
+            "validation",
+            "params.a == 1",
             (
                 "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')\n"
                 " | params.a == 1\n | ^"
             ),
-            id="no-params",
         ),
-        pytest.param(
-            {
-                "validations": (
-                    Validation(
-                        expression=expression("true"),
-                        message_expression=expression("string(authorizer.path('/').check('get').allowed())"),
-                    ),
-                )
-            },
-            "compilation failed: ERROR: <input>:1:8: undeclared reference to 'authorizer' (in container '')\n"
-            " | string(authorizer.path('/').check('get').allowed())\n | .......^",
-            id="authorizer-in-message",
+        (
+            "message",
+            "string(authorizer.path('/').check('get').allowed())",
+            (
+                "compilation failed: ERROR: <input>:1:8: undeclared reference to 'authorizer' (in container '')\n"
+                " | string(authorizer.path('/').check('get').allowed())\n | .......^"
+            ),
         ),
     ],
 )
-def test_what_does_not_compile_is_kept_in_its_place(fields: dict[str, object], words: str) -> None:
+def test_what_does_not_compile_is_kept_in_its_place(place: str, text: str, words: str) -> None:
     """The error has Kubernetes' words; the other expressions of the policy are compiled all the same."""
-    compiled = compile_policy(policy(**fields))
-    assert [error.full_reference() for _, error in compiled.errors] == [words]
+    assert [(where.path, error.full_reference()) for where, error in _compiled(**{place: text}).errors] == [
+        (place, words)
+    ]
 
 
 def test_errors_are_listed_in_the_order_of_the_document() -> None:
     """Conditions, variables, validations with their messages, annotations."""
-    bad = {name: expression("1 +", name) for name in ("condition", "variable", "validation", "message", "annotation")}
-    compiled = compile_policy(
-        policy(
-            match_conditions=(NamedExpression(name="c", expression=bad["condition"]),),
-            variables=(NamedExpression(name="v", expression=bad["variable"]),),
-            validations=(Validation(expression=bad["validation"], message_expression=bad["message"]),),
-            audit_annotations=(AuditAnnotation(key="k", value_expression=bad["annotation"]),),
-        )
-    )
-    assert [where.path for where, _ in compiled.errors] == list(bad)
+    places = ["condition", "variable", "validation", "message", "note"]
+
+    assert [where.path for where, _ in _compiled(**dict.fromkeys(places, "1 +")).errors] == places
 
 
 def test_everything_may_use_the_variables_and_parameters() -> None:
     """Each kind of expression knows them by their types."""
-    compiled = compile_policy(
-        policy(
-            param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
-            variables=(NamedExpression(name="v", expression=expression("string(params.data.a)")),),
-            validations=(
-                Validation(
-                    expression=expression("variables.v == 'x'"), message_expression=expression("variables.v + 'x'")
-                ),
-            ),
-            audit_annotations=(AuditAnnotation(key="k", value_expression=expression("variables.v")),),
-        )
+    compiled = _compiled(
+        param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
+        variable="string(params.data.a)",
+        validation="variables.v == 'x'",
+        message="variables.v + 'x'",
+        note="variables.v",
     )
+
     assert compiled.errors == ()
 
 
@@ -108,7 +87,7 @@ def test_only_mutations_know_the_types_of_patches() -> None:
     assert mutating("Object{spec: Object.spec{x: 1}}", "[JSONPatch{op: 'remove', path: '/a'}]").errors == ()
     compiled = mutating("[JSONPatch{op: 'remove', path: '/a'}]")
     assert [str(unit.expression.text) for unit in compiled.mutations] == ["[JSONPatch{op: 'remove', path: '/a'}]"]
-    wrong = compile_policy(policy(validations=(Validation(expression=expression("Object{} == Object{}")),)))
+    wrong = _compiled(validation="Object{} == Object{}")
     assert "undeclared reference to 'Object'" in wrong.errors[0][1].full_reference()
 
 

@@ -34,6 +34,11 @@ from policies.cel.library.authorizer import CheckAnswer, Table
 from policies.engine.interruption import Missing, TimeLimitError
 
 CHECK = "authorizer.requestResource.check('frob').allowed()"
+BAD = Expression(text="object.", path="spec")
+INT = Expression(text="1 + 1", path="spec")
+FALSE = Expression(text="false", path="spec")
+FAILED = "compilation failed: ERROR: <input>:1:8"
+SYNTAX = f"compilation error: {FAILED}"
 MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"
 
 
@@ -117,36 +122,39 @@ def test_an_unknown_kind_of_parameters_is_the_policy_s_own_fault() -> None:
     ]
 
 
-def test_what_does_not_compile_fails_when_it_is_evaluated() -> None:
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"validations": (Validation(expression=BAD), Validation(expression=FALSE))},
+            [SYNTAX, "failed expression: false"],
+        ),
+        (
+            {"audit_annotations": (AuditAnnotation(key="k", value_expression=INT),)},
+            ["compilation error: must evaluate to one of [string null_type] but got int"],
+        ),
+        (
+            {
+                "match_conditions": (NamedExpression(name="c", expression=INT),),
+                "validations": (Validation(expression=FALSE),),
+            },
+            ["compilation error: must evaluate to bool but got int"],
+        ),
+        (
+            {
+                "variables": (NamedExpression(name="v", expression=BAD),),
+                "validations": (Validation(expression=Expression(text="variables.v == 1", path="spec")),),
+            },
+            [f"expression 'variables.v == 1' resulted in error: composited variable \"v\" fails to compile: {FAILED}"],
+        ),
+    ],
+    ids=["validation", "annotation", "condition", "variable"],
+)
+def test_what_does_not_compile_fails_when_it_is_evaluated(fields: dict[str, Any], words: list[str]) -> None:
     """The API server would not have stored it; loaded all the same, each place fails by its own words."""
-    bad = Expression(text="object.", path="spec")
-    wrong = Expression(text="1 + 1", path="spec")
-    good = Expression(text="false", path="spec")
-    syntax = compile_policy(policy(validations=(Validation(expression=bad),)))
-    type_ = compile_policy(policy(validations=(Validation(expression=wrong), Validation(expression=good))))
-    noted = compile_policy(policy(audit_annotations=(AuditAnnotation(key="k", value_expression=wrong),)))
-    matched = compile_policy(
-        policy(
-            match_conditions=(NamedExpression(name="c", expression=wrong),), validations=(Validation(expression=good),)
-        )
-    )
-    variable = compile_policy(
-        policy(
-            variables=(NamedExpression(name="v", expression=bad),),
-            validations=(Validation(expression=Expression(text="variables.v == 1", path="spec")),),
-        )
-    )
-    assert said(syntax)[0][1].startswith("compilation error: compilation failed: ERROR: <input>:1:8: Syntax error")
-    assert [words for _, words, *_ in said(type_)] == [
-        "compilation error: must evaluate to bool but got int",
-        "failed expression: false",
-    ]
-    assert said(noted) == [
-        ("error", "compilation error: must evaluate to one of [string null_type] but got int", 0, ["Deny"])
-    ]
-    assert said(matched) == [("error", "compilation error: must evaluate to bool but got int", 0, ["Deny"])]
-    assert 'composited variable "v" fails to compile: compilation failed: ERROR' in said(variable)[0][1]
-    assert [len(each.errors) for each in (syntax, type_, noted, matched, variable)] == [1, 1, 1, 1, 1]
+    compiled = compile_policy(policy(**fields))
+    assert [text.partition(": Syntax error")[0] for _, text, *_ in said(compiled)] == words
+    assert len(compiled.errors) == 1
 
 
 def test_an_unanswered_check_passes_through() -> None:

@@ -193,7 +193,7 @@ def test_what_is_skipped_is_told(expressions: str, denied: bool, told: str) -> N
 def test_a_mutating_policy_that_is_skipped_is_told() -> None:
     """The same holds for policies that change objects; those beside it change the object as ever."""
     broken = _MUTATING.replace("FAILURE", "Ignore").replace("class}", "broken}").replace("'low'", "object.spec.missing")
-    answer = _changed(f"{broken}---\n{_TWO}", [])
+    answer = _changed(f"{broken}---\n{_TWO}")
 
     assert [(decision.rule, decision.verdict) for decision in answer.decisions] == [
         ("mutating-policies", "patch"),
@@ -206,15 +206,16 @@ _TWO = "---\n".join(
     _MUTATING.replace("FAILURE", "Fail").replace("class}", f"{name}}}").replace("priorityClassName: 'low'", field)
     for name, field in (("class", "priorityClassName: 'low'"), ("host", "hostname: 'h'"))
 )
-_CLASS = {"op": "add", "path": "/spec/priorityClassName", "value": "low"}
-_HOST = {"op": "add", "path": "/spec/hostname", "value": "h"}
 
 
-def _changed(text: str, exceptions: Sequence[PolicyException], namespace: str = "default") -> Answer:
-    """What the mutating policies do to a Pod."""
+def _changed(
+    text: str, exceptions: Sequence[PolicyException] = (), team: str = "ml", schemas: mutatingrule.Schemas = unknown
+) -> Answer:
+    """What the mutating policies do to a Pod in a Namespace of a team."""
     loaded = _loaded(text)
-    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, exceptions)
-    return engine.mutate(request(pod(), namespace=namespace), RuleSet(rules, exceptions), _IN_FORCE)
+    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, schemas, exceptions)
+    facts = StaticFacts(TODAY, namespaces={"default": {"team": team}})
+    return engine.mutate(request(pod()), RuleSet(rules, exceptions), facts)
 
 
 def test_defaults_are_set_between_two_mutations() -> None:
@@ -225,62 +226,48 @@ def test_defaults_are_set_between_two_mutations() -> None:
     adding = _MUTATING.replace("FAILURE", "Fail").replace("class}", "a}")
     looking = _MUTATING.replace("FAILURE", "Fail").replace("class}", "b}")
     change = "Object{spec: Object.spec{priorityClassName: 'low'}}"
-    loaded = _loaded("---\n".join([adding.replace(change, container), looking.replace(change, seen)]))
-    (rule,) = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, built_in)
-
-    answer = engine.mutate(request(pod()), RuleSet([rule]), _IN_FORCE)
+    answer = _changed(
+        "---\n".join([adding.replace(change, container), looking.replace(change, seen)]), schemas=built_in
+    )
 
     assert [operation for operation in answer.operations if "annotations" in operation["path"]] == [
         {"op": "add", "path": "/metadata/annotations", "value": {"seen": "true"}}
     ]
 
 
-_UNTIL = {"reason": "OPS-1", "until": TODAY}
+def _exception(*policies: str, until: date = TODAY, users: tuple[str, ...] = ()) -> PolicyException:
+    return PolicyException("moving", policies, "OPS-1", until, users=users)
 
 
-def test_an_exception_from_one_of_several_mutating_policies() -> None:
-    """The policy is left out and on record as excepted, and the others change the object as ever."""
-    exception = PolicyException("moving", ("class", "labels"), **_UNTIL)  # type: ignore[arg-type]
-
-    assert _changed(_TWO, [exception]) == Answer(
-        (Decision("mutating-policies", "patch"), Decision("class", "excepted", exception=exception)), (_HOST,)
-    )
-
-
-def test_an_exception_from_every_mutating_policy() -> None:
-    """Where all policies are left out, nothing is changed."""
-    exception = PolicyException("moving", ("class", "host"), **_UNTIL)  # type: ignore[arg-type]
-
-    assert _changed(_TWO, [exception]).decisions == (
-        Decision("mutating-policies", "admit"),
-        Decision("class", "excepted", exception=exception),
-        Decision("host", "excepted", exception=exception),
-    )
+_ENDED = date(2026, 2, 28)
+_CLASS, _HOST = "/spec/priorityClassName", "/spec/hostname"
 
 
 @pytest.mark.parametrize(
-    "exception",
+    ("exception", "decisions", "changed"),
     [
-        pytest.param(PolicyException("moving", ("class",), "x", date(2026, 2, 28)), id="ended"),
-        pytest.param(PolicyException("moving", ("class",), "x", TODAY, users=("dave",)), id="for-others"),
-        pytest.param(PolicyException("moving", ("labels",), "x", TODAY), id="from-another-rule"),
+        pytest.param(_exception("class", "labels"), "patch class", {_HOST}, id="from one of several"),
+        pytest.param(_exception("class", "host"), "admit class host", set(), id="from all"),
+        pytest.param(_exception("class", until=_ENDED), "patch", {_CLASS, _HOST}, id="ended"),
+        pytest.param(_exception("class", users=("dave",)), "patch", {_CLASS, _HOST}, id="for others"),
+        pytest.param(_exception("labels"), "patch", {_CLASS, _HOST}, id="from another rule"),
     ],
 )
-def test_an_exception_that_does_not_cover_a_request(exception: PolicyException) -> None:
-    """What has ended, or is for something else, keeps no policy from changing the object."""
-    assert _changed(_TWO, [exception]).decisions == (Decision("mutating-policies", "patch"),)
+def test_an_exception_from_mutating_policies(exception: PolicyException, decisions: str, changed: set[str]) -> None:
+    """A policy is left out and on record as excepted, and the others change the object as ever."""
+    answer = _changed(_TWO, [exception])
+
+    verdict, *excepted = decisions.split()
+    assert [(decision.rule, decision.verdict, decision.exception) for decision in answer.decisions] == [
+        ("mutating-policies", verdict, None),
+        *((name, "excepted", exception) for name in excepted),
+    ]
+    assert {operation["path"] for operation in answer.operations} == changed
 
 
 def test_an_exception_from_a_policy_that_does_not_match_is_not_used() -> None:
     """Only a policy that would have been asked is on record as left out."""
-    exception = PolicyException("moving", ("class",), **_UNTIL)  # type: ignore[arg-type]
-    facts = StaticFacts(TODAY, namespaces={"default": {"team": "web"}})
-    loaded = _loaded(_TWO)
-    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown, [exception])
-
-    assert engine.mutate(request(pod()), RuleSet(rules, [exception]), facts).decisions == (
-        Decision("mutating-policies", "admit"),
-    )
+    assert _changed(_TWO, [_exception("class")], team="web").decisions == (Decision("mutating-policies", "admit"),)
 
 
 _FAILING = _MUTATING.replace("FAILURE", "Fail").replace("'low'", "object.spec.missing")
@@ -288,20 +275,16 @@ _FAILING = _MUTATING.replace("FAILURE", "Fail").replace("'low'", "object.spec.mi
 
 def test_an_exception_from_a_mutating_policy_that_fails() -> None:
     """A policy that is left out is not evaluated, so that its own failure refuses nothing."""
-    exception = PolicyException("moving", ("class",), **_UNTIL)  # type: ignore[arg-type]
-
-    assert _changed(_FAILING, [exception]).allowed
+    assert _changed(_FAILING, [_exception("class")]).allowed
 
 
 def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
     """The refusal says which exception from the policy has ended."""
-    ended = PolicyException("moving", ("class",), "OPS-1", date(2026, 2, 28))
-
     denied = (
         "policy 'class' with binding 'class' denied request: expression 'Object{spec: "
         "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing"
     )
-    assert _changed(_FAILING, [ended]).message.splitlines() == [
+    assert _changed(_FAILING, [_exception("class", until=_ENDED)]).message.splitlines() == [
         denied,
         'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
     ]

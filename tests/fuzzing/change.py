@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from random import Random
 from typing import Any
@@ -91,15 +91,7 @@ def _edit(random: Random, container: Any, key: Any) -> None:
     container[key] = text(random, str(container[key]))
 
 
-_CHANGES: tuple[Callable[[Random, Any, Any], None], ...] = (
-    _put_junk,
-    _put_junk,
-    _remove,
-    _nest,
-    _repeat,
-    _rename,
-    _edit,
-)
+_CHANGES = (_put_junk, _put_junk, _remove, _nest, _repeat, _rename, _edit)
 
 
 def text(random: Random, original: str) -> str:

@@ -6,14 +6,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from policies.cel.checker import check
-from policies.cel.evaluation.plan import plan
-from policies.cel.evaluation.run import Step
 from policies.cel.kubernetes import admission
 from policies.cel.program import NO_VARIABLES, Program, compile_expression
-from policies.cel.syntax.ast import Node
-from policies.cel.syntax.parser import parse
-from policies.cel.syntax.source import CompileError, Source
+from policies.cel.syntax.source import CompileError
 
 ENVIRONMENT = admission()
 OBJECT = {"a": 1, "l": [1, 2, 3], "m": {"x": "y"}, "s": "text", "n": None, "e": []}
@@ -39,19 +34,6 @@ def refused(text: str) -> list[tuple[int, str, str]]:
     except CompileError as error:
         return [(issue.position, issue.message, issue.hint) for issue in error.issues]
     return []
-
-
-def checked(text: str) -> Node:
-    """The tree of an expression with its types."""
-    source = Source(text)
-    tree = parse(source)
-    check(tree, source, ENVIRONMENT)
-    return tree
-
-
-def planned(text: str) -> Step:
-    """The steps of an expression."""
-    return plan(checked(text))
 
 
 def names(obj: Any = None, **others: Any) -> dict[str, Any]:

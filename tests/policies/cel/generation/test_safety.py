@@ -98,32 +98,35 @@ def _spoken(tree: Node) -> Iterator[Any]:
                 pass
 
 
-def _names_in(node: ast.AST) -> set[str]:
+def _strange(tree: ast.Module, known: set[str], kinds: tuple[type[ast.AST], ...] = NODES) -> set[str]:
+    """Kinds of nodes, attributes and names in a source that are not among those that generated code has."""
+    nodes = list(ast.walk(tree))
+    of_names = ((ast.Name, "id"), (ast.arg, "arg"), (ast.FunctionDef, "name"))
+    used = {getattr(node, key) for node in nodes for kind, key in of_names if isinstance(node, kind)}
+    made = {name for name in used if re.fullmatch(r"[tr][0-9]+|v_[0-9]+", name)}
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return (
+        {type(node).__name__ for node in nodes if type(node) not in kinds}
+        | attributes - ATTRIBUTES
+        | used - made - known
+    )
+
+
+def _texts_in(tree: ast.Module) -> set[Any]:
     return {
-        *({node.id} if isinstance(node, ast.Name) else ()),
-        *({node.arg} if isinstance(node, ast.arg) else ()),
-        *({node.name} if isinstance(node, ast.FunctionDef) else ()),
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) if isinstance(node.value, str | bytes)
     }
 
 
 def _assert_harmless(text: str, generated: Generated) -> None:
     """The source consists of known nodes, names, attributes and of the expression's own constants."""
     tree = ast.parse(generated.source)
-    nodes = list(ast.walk(tree))
-    names_ = set().union(*map(_names_in, nodes))
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) if isinstance(node.value, str | bytes)}
+    own = {value for value in _spoken(parse(Source(text))) if isinstance(value, str | bytes)}
 
     assert [type(statement) for statement in tree.body] == [ast.FunctionDef]
-    assert {type(node) for node in nodes} - set(NODES) == set()
-    assert {node.attr for node in nodes if isinstance(node, ast.Attribute)} - ATTRIBUTES == set()
-    made = {name for name in names_ if re.fullmatch(r"[tr][0-9]+", name)} | set(generated.constants)
-    assert names_ - made - BUILTINS - PARAMETERS - SUPPORT == {"evaluate"}
-    assert texts - set(filter(_is_text, _spoken(parse(Source(text))))) == set()
+    assert _strange(tree, {*generated.constants, *BUILTINS, *PARAMETERS, *SUPPORT, "evaluate"}) == set()
+    assert _texts_in(tree) - own == set()
     assert [name for name in generated.constants if not re.fullmatch(r"k[0-9]+", name)] == []
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _evaluated(text: str, obj: Any) -> Any:
@@ -312,7 +315,7 @@ _HANDLING = (ast.Try, ast.ExceptHandler, ast.Raise)
 
 def _parts(text: str) -> list[Part | None]:
     """Two policies with a text in each place that takes one; they share a variable and a condition."""
-    quoted = "'" + "".join(f"\\U{ord(character):08x}" for character in text) + "'"
+    quoted = _quoted(text)
     spec = {
         "variables": [
             {"name": "t1", "expression": f"object[{quoted}]"},
@@ -331,17 +334,10 @@ def _parts(text: str) -> list[Part | None]:
 def test_texts_of_several_policies(text: str) -> None:
     """The source has known nodes, names and attributes only, and no text but the policies' own."""
     source, constants = written(_parts(text))
-    nodes = list(ast.walk(ast.parse(source)))
-    names_ = {node.id for node in nodes if isinstance(node, ast.Name)} | {
-        node.arg for node in nodes if isinstance(node, ast.arg)
-    }
-    texts = {node.value for node in nodes if isinstance(node, ast.Constant) if isinstance(node.value, str)}
+    tree = ast.parse(source)
 
-    assert {type(node) for node in nodes} - {*NODES, *_HANDLING} == set()
-    assert {node.attr for node in nodes if isinstance(node, ast.Attribute)} - ATTRIBUTES == set()
-    made = {name for name in names_ if re.fullmatch(r"[tr][0-9]+|v_[0-9]+", name)} | set(constants)
-    assert names_ - made - _OF_MANY - _OWN - {*NAMESPACE} == set()
-    assert texts - {text, "object", "a"} == set()
+    assert _strange(tree, {*constants, *_OF_MANY, *_OWN, *NAMESPACE}, (*NODES, *_HANDLING)) == set()
+    assert _texts_in(tree) - {text, "object", "a"} == set()
 
 
 def test_what_policies_share_is_written_as_shared() -> None:

@@ -79,20 +79,13 @@ def test_the_pod_and_its_request() -> None:
                     "ownerReferences": [
                         {
                             "apiVersion": "apps/v1",
-                            "kind": "ReplicaSet",
-                            "name": "web-0",
-                            "controller": True,
-                            "blockOwnerDeletion": True,
+                            "kind": kind,
+                            "name": name,
+                            "controller": controls,
+                            "blockOwnerDeletion": controls,
                             "uid": "",
-                        },
-                        {
-                            "apiVersion": "apps/v1",
-                            "kind": "Deployment",
-                            "name": "web",
-                            "controller": False,
-                            "blockOwnerDeletion": False,
-                            "uid": "",
-                        },
+                        }
+                        for kind, name, controls in (("ReplicaSet", "web-0", True), ("Deployment", "web", False))
                     ],
                 },
                 "spec": {**SPEC, "tolerations": LOST},
@@ -234,30 +227,15 @@ def test_places(location: Location, expected: str) -> None:
 
 
 ALL = Reads(whole=frozenset({""}))
+SETTLED = {"spec.nodeSelector", "spec.overhead", "spec.tolerations"}
+MOUNTS = {f"spec.{containers}[*].volumeMounts" for containers in ("containers", "initContainers")}
+VOLUMES = {"spec.volumes", "spec.volumes[*].name", "spec.volumes[*].projected"}
 FILLED: dict[str, tuple[Json, set[str]]] = {
-    "a plain template": ({}, {"spec.nodeSelector", "spec.overhead", "spec.tolerations"}),
-    "no token": (
-        {"automountServiceAccountToken": False},
-        {
-            "spec.nodeSelector",
-            "spec.overhead",
-            "spec.tolerations",
-            "spec.volumes",
-            "spec.volumes[*].name",
-            "spec.volumes[*].projected",
-            "spec.containers[*].volumeMounts",
-            "spec.initContainers[*].volumeMounts",
-        },
-    ),
-    "volumes": (
-        {"volumes": [{"name": "a"}]},
-        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.volumes"},
-    ),
+    "a plain template": ({}, SETTLED),
+    "no token": ({"automountServiceAccountToken": False}, SETTLED | VOLUMES | MOUNTS),
+    "volumes": ({"volumes": [{"name": "a"}]}, SETTLED | {"spec.volumes"}),
     "a runtime class": ({"runtimeClassName": "kata"}, set()),
-    "a priority class": (
-        {"priorityClassName": "high"},
-        {"spec.nodeSelector", "spec.overhead", "spec.tolerations", "spec.priorityClassName"},
-    ),
+    "a priority class": ({"priorityClassName": "high"}, SETTLED | {"spec.priorityClassName"}),
 }
 
 

@@ -104,15 +104,6 @@ def test_mistake_in_an_expression_is_shown_where_it_is_in_the_file(
     assert (problem.line, problem.column, problem.excerpt) == (*place, f"{words}\n{excerpt}")
 
 
-def test_expression_problem_keeps_the_words_of_the_api_server() -> None:
-    """The text for machines is the API server's, that for people is ours."""
-    (problem,) = load(SMALL.replace("object.metadata.name != ''", "object.metadata.labels"), SMALL_BINDING).errors
-
-    assert problem.text == (
-        'spec.validations[0].expression: Invalid value: "object.metadata.labels": must evaluate to bool but got dyn'
-    )
-
-
 def test_duplicate_fields_that_the_reader_knows_of_are_refused() -> None:
     """A key that is there twice is an error in the words of the strict decoder."""
     (document,) = documents(SMALL)

@@ -21,6 +21,7 @@ FEWEST = {
     "edges": 1342,
     "extlists": 158,
     "found": 147,
+    "golang": 176,
     "kubernetes": 139,
     "libraries": 866,
     "macros": 393,

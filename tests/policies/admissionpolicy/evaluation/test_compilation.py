@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from support.policies.admissionpolicies import mutating, policy, validating
 
@@ -15,7 +17,7 @@ from policies.admissionpolicy.model import (
 )
 
 
-def _compiled(*, param_kind: ParamKind | None = None, **texts: str) -> CompiledPolicy:
+def _compiled(texts: Mapping[str, str], param_kind: ParamKind | None = None) -> CompiledPolicy:
     """A policy with an expression in each place that is named; a validation that says nothing is true."""
     at = {name: Expression(text=text, path=name) for name, text in texts.items()}
     true = Expression(text="true", path="validation")
@@ -57,7 +59,7 @@ def _compiled(*, param_kind: ParamKind | None = None, **texts: str) -> CompiledP
 )
 def test_what_does_not_compile_is_kept_in_its_place(place: str, text: str, words: str) -> None:
     """The error has Kubernetes' words; the other expressions of the policy are compiled all the same."""
-    assert [(where.path, error.full_reference()) for where, error in _compiled(**{place: text}).errors] == [
+    assert [(where.path, error.full_reference()) for where, error in _compiled({place: text}).errors] == [
         (place, words)
     ]
 
@@ -66,20 +68,19 @@ def test_errors_are_listed_in_the_order_of_the_document() -> None:
     """Conditions, variables, validations with their messages, annotations."""
     places = ["condition", "variable", "validation", "message", "note"]
 
-    assert [where.path for where, _ in _compiled(**dict.fromkeys(places, "1 +")).errors] == places
+    assert [where.path for where, _ in _compiled(dict.fromkeys(places, "1 +")).errors] == places
 
 
 def test_everything_may_use_the_variables_and_parameters() -> None:
     """Each kind of expression knows them by their types."""
-    compiled = _compiled(
-        param_kind=ParamKind(api_version="v1", kind="ConfigMap"),
-        variable="string(params.data.a)",
-        validation="variables.v == 'x'",
-        message="variables.v + 'x'",
-        note="variables.v",
-    )
+    texts = {
+        "variable": "string(params.data.a)",
+        "validation": "variables.v == 'x'",
+        "message": "variables.v + 'x'",
+        "note": "variables.v",
+    }
 
-    assert compiled.errors == ()
+    assert _compiled(texts, ParamKind(api_version="v1", kind="ConfigMap")).errors == ()
 
 
 def test_only_mutations_know_the_types_of_patches() -> None:
@@ -87,7 +88,7 @@ def test_only_mutations_know_the_types_of_patches() -> None:
     assert mutating("Object{spec: Object.spec{x: 1}}", "[JSONPatch{op: 'remove', path: '/a'}]").errors == ()
     compiled = mutating("[JSONPatch{op: 'remove', path: '/a'}]")
     assert [str(unit.expression.text) for unit in compiled.mutations] == ["[JSONPatch{op: 'remove', path: '/a'}]"]
-    wrong = _compiled(validation="Object{} == Object{}")
+    wrong = _compiled({"validation": "Object{} == Object{}"})
     assert "undeclared reference to 'Object'" in wrong.errors[0][1].full_reference()
 
 

@@ -14,14 +14,24 @@ from policies.tolerations import CpuToleration, Mode, SunkDaemonSets, tolerates
 
 _CPU = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
 _GPU = {"nvidia.com/gpu": "8"}
-_NOTHING = Mutation()
-_ADD_LIST = Mutation(({"op": "add", "path": "/spec/tolerations", "value": [_CPU]},))
-_ADD_ITEM = Mutation(({"op": "add", "path": "/spec/tolerations/-", "value": _CPU},))
-_TEMPLATE = "/spec/template/spec/tolerations"
+_GONE = {"deletionTimestamp": "2026-03-01T00:00:00Z"}
+_OTHER = {"key": "example.org/x", "operator": "Exists"}
+_PODS, _TEMPLATES = "spec.tolerations", "spec.template.spec.tolerations"
+_RULE = CpuToleration(Accelerators(), "inject")
 
 
-def _rule(mode: Mode = "inject") -> CpuToleration:
-    return CpuToleration(Accelerators(), mode)
+def _list(path: str, *tolerations: Json) -> Mutation:
+    """A new list at a path."""
+    return Mutation(({"op": "add", "path": f"/{path.replace('.', '/')}", "value": list(tolerations)},))
+
+
+def _items(path: str, *tolerations: Json) -> Mutation:
+    """Items at the end of the list at a path."""
+    at = f"/{path.replace('.', '/')}/-"
+    return Mutation(tuple({"op": "add", "path": at, "value": toleration} for toleration in tolerations))
+
+
+_ADDED, _NOTHING = _list(_PODS, _CPU), Mutation()
 
 
 def _missing(path: str) -> tuple[Violation, ...]:
@@ -38,360 +48,232 @@ def _missing(path: str) -> tuple[Violation, ...]:
     )
 
 
-@pytest.mark.parametrize(
-    ("toleration", "covers"),
-    [
-        pytest.param(
-            {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}, True, id="the-one-we-add"
-        ),
-        pytest.param({"key": "is_cpu_compute", "operator": "Exists"}, True, id="exists-any-effect"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Exists", "effect": ""}, True, id="exists-empty-effect"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Equal", "value": ""}, True, id="equal-empty-value"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Equal"}, True, id="equal-without-value"),
-        pytest.param({"key": "is_cpu_compute"}, True, id="operator-defaults-to-equal"),
-        pytest.param({"key": "is_cpu_compute", "operator": "", "value": None}, True, id="empty-operator"),
-        pytest.param({"operator": "Exists"}, True, id="keyless"),
-        pytest.param({"key": "", "operator": "Exists"}, True, id="empty-key"),
-        pytest.param({"operator": "Exists", "effect": "NoSchedule"}, True, id="keyless-with-the-effect"),
-        pytest.param({"operator": "Exists", "effect": "NoExecute"}, False, id="keyless-with-another-effect"),
-        pytest.param(
-            {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoExecute"}, False, id="another-effect"
-        ),
-        pytest.param(
-            {"key": "is_cpu_compute", "operator": "Exists", "effect": "PreferNoSchedule"}, False, id="softer-effect"
-        ),
-        pytest.param({"key": "is_cpu_compute", "operator": "Equal", "value": "true"}, False, id="equal-another-value"),
-        pytest.param({"key": "is_gpu", "operator": "Exists"}, False, id="another-key"),
-        pytest.param({"key": "is_cpu", "operator": "Exists"}, False, id="shorter-key"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Lt", "value": "5"}, False, id="numeric-operator"),
-        pytest.param({"operator": "Equal"}, False, id="keyless-equal"),
-        pytest.param({}, False, id="empty"),
-        pytest.param("is_cpu_compute", False, id="text"),
-        pytest.param(None, False, id="null"),
-    ],
-)
-def test_covering_tolerations(toleration: Any, covers: bool) -> None:  # noqa: FBT001
+def test_covering_tolerations() -> None:
     """A toleration that covers the taint, in any of its forms, is not added to; one that does not is, at the end."""
-    other = {"key": "example.org/x", "operator": "Exists"}
-    asked = request(pod(tolerations=[other, toleration]))
+    key = {"key": "is_cpu_compute"}
+    covering: list[Any] = [
+        *(_CPU, {**key, "operator": "Exists"}, {**key, "operator": "Exists", "effect": ""}),
+        *({**key, "operator": "Equal", "value": ""}, {**key, "operator": "Equal"}, key),
+        *({**key, "operator": "", "value": None}, {"operator": "Exists"}, {"key": "", "operator": "Exists"}),
+        {"operator": "Exists", "effect": "NoSchedule"},
+    ]
+    others: list[Any] = [
+        *({**head, "operator": "Exists", "effect": "NoExecute"} for head in ({}, key)),
+        *({**key, "operator": "Exists", "effect": "PreferNoSchedule"}, {**key, "operator": "Equal", "value": "true"}),
+        *({"key": name, "operator": "Exists"} for name in ("is_gpu", "is_cpu")),
+        *({**key, "operator": "Lt", "value": "5"}, {"operator": "Equal"}, {}, "is_cpu_compute", None),
+    ]
 
-    assert tolerates(toleration, Taint("is_cpu_compute", "NoSchedule")) is covers
-    assert _rule().mutate(asked, FACTS) == (_NOTHING if covers else _ADD_ITEM)
-    assert tuple(_rule().validate(asked, FACTS)) == (() if covers else _missing("spec.tolerations"))
+    for toleration in (*covering, *others):
+        asked, covers = request(pod(tolerations=[_OTHER, toleration])), toleration in covering
+        assert tolerates(toleration, Taint("is_cpu_compute", "NoSchedule")) is covers, toleration
+        assert _RULE.mutate(asked, FACTS) == (_NOTHING if covers else _items(_PODS, _CPU))
+        assert tuple(_RULE.validate(asked, FACTS)) == (() if covers else _missing(_PODS))
 
 
-@pytest.mark.parametrize(
-    ("toleration", "covers"),
-    [
-        pytest.param({"key": "k", "operator": "Equal", "value": "v"}, True, id="equal"),
-        pytest.param({"key": "k", "operator": "Exists"}, True, id="exists"),
-        pytest.param({"operator": "Exists"}, True, id="keyless"),
-        pytest.param({"key": "k", "operator": "Equal", "value": "w"}, False, id="another-value"),
-        pytest.param({"key": "k"}, False, id="empty-value"),
-        pytest.param({"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}, False, id="one-effect"),
-    ],
-)
-def test_a_taint_of_unknown_effect(toleration: Any, covers: bool) -> None:  # noqa: FBT001
+def test_a_taint_of_unknown_effect() -> None:
     """Where the taint's effect is not known, only a toleration of every effect is sure to cover it."""
-    assert tolerates(toleration, Taint("k", "", "v")) is covers
+    equal = {"key": "k", "operator": "Equal"}
+    covering: list[Json] = [{**equal, "value": "v"}, {"key": "k", "operator": "Exists"}, {"operator": "Exists"}]
+    others: list[Json] = [{**equal, "value": "w"}, {"key": "k"}, {**equal, "value": "v", "effect": "NoSchedule"}]
+
+    assert [each for each in (*covering, *others) if tolerates(each, Taint("k", "", "v"))] == covering
 
 
-@pytest.mark.parametrize(
-    ("spec", "mutation"),
-    [
-        pytest.param({}, _ADD_LIST, id="no-list"),
-        pytest.param({"tolerations": None}, _ADD_LIST, id="null"),
-        pytest.param({"tolerations": []}, _ADD_ITEM, id="empty-list"),
-        pytest.param({"tolerations": [{"key": "a", "operator": "Exists"}]}, _ADD_ITEM, id="list"),
-        pytest.param({"tolerations": [None]}, _ADD_ITEM, id="list-of-null"),
-    ],
-)
-def test_the_list_of_tolerations(spec: Json, mutation: Mutation) -> None:
+@pytest.mark.parametrize("written", [None, [], [_OTHER], [None]])
+def test_the_list_of_tolerations(written: Any) -> None:
     """The toleration goes to the end of the list, which is made where it is missing or null, and is added once."""
-    obj = pod(**spec)
+    obj = pod(tolerations=written)
+    mutation = _RULE.mutate(request(obj), FACTS)
     changed = patch.apply(obj, mutation.operations)
 
-    assert _rule().mutate(request(obj), FACTS) == mutation
-    assert changed == merged(obj, {"spec": {"tolerations": [*(spec.get("tolerations") or []), _CPU]}})
-    assert _rule().mutate(request(changed), FACTS) == _NOTHING
+    assert mutation == (_ADDED if written is None else _items(_PODS, _CPU))
+    assert changed == merged(obj, {"spec": {"tolerations": [*(written or []), _CPU]}})
+    assert _RULE.mutate(request(changed), FACTS) == _NOTHING
 
 
-@pytest.mark.parametrize(
-    ("obj", "path"),
-    [
-        pytest.param(pod(tolerations="all"), 'spec.tolerations: must be a list, found "all"; left as it is', id="text"),
-        pytest.param(pod(tolerations={}), "spec.tolerations: must be a list, found a map; left as it is", id="map"),
-        pytest.param(
-            daemon_set(tolerations=3),
-            "spec.template.spec.tolerations: must be a list, found the number 3; left as it is",
-            id="number-in-a-template",
-        ),
-    ],
-)
-def test_tolerations_that_are_no_list(obj: Json, path: str) -> None:
+@pytest.mark.parametrize(("written", "found"), [("all", '"all"'), ({}, "a map"), (3, "the number 3")])
+def test_tolerations_that_are_no_list(written: Any, found: str) -> None:
     """What is no list is left alone, with a warning that says where and what it is."""
-    assert _rule().mutate(request(obj), FACTS) == Mutation(warnings=(path,))
+    for obj, path in ((pod(tolerations=written), _PODS), (daemon_set(tolerations=written), _TEMPLATES)):
+        warning = f"{path}: must be a list, found {found}; left as it is"
+        assert _RULE.mutate(request(obj), FACTS) == Mutation(warnings=(warning,))
+    sunk = _sunk().mutate(request(daemon_set(tolerations=written)), _facts(_LOCKED))
+    assert (sunk.operations, len(sunk.warnings)) == ((), 1)
 
 
-@pytest.mark.parametrize(
-    ("obj", "mutation"),
-    [
-        pytest.param(pod(), _ADD_LIST, id="cpu"),
-        pytest.param(pod({"cpu": "4", "nvidia.com/gpu": "0"}), _ADD_LIST, id="zero-gpus"),
-        pytest.param(
-            pod(resourceClaims=[{"name": "a", "resourceClaimName": "unknown"}]), _ADD_LIST, id="unknown-claim"
-        ),
-        pytest.param(pod(metadata=owner()), _ADD_LIST, id="owned-pod"),
-        pytest.param(pod(_GPU), _NOTHING, id="gpu"),
-        pytest.param(pod({"deviceclass.resource.kubernetes.io/gpu.nvidia.com": 1}), _NOTHING, id="gpu-by-device-class"),
-        pytest.param(pod(resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]), _NOTHING, id="gpu-by-claim"),
-        pytest.param(pod(initContainers=[{"resources": {"requests": _GPU}}]), _NOTHING, id="gpu-of-an-init-container"),
-        pytest.param(pod(metadata={"annotations": {"kubernetes.io/config.mirror": ""}}), _NOTHING, id="mirror-pod"),
-        pytest.param(pod(metadata={"deletionTimestamp": "2026-03-01T00:00:00Z"}), _NOTHING, id="being-deleted"),
-        pytest.param({"kind": "Pod", "metadata": {}}, _NOTHING, id="no-spec"),
-        pytest.param({"kind": "Pod", "metadata": None, "spec": None}, _NOTHING, id="null-spec"),
-        pytest.param({"kind": "Pod", "metadata": [], "spec": "x"}, _NOTHING, id="spec-is-text"),
-        pytest.param({"kind": "Pod", "metadata": {"annotations": None}, "spec": {}}, _ADD_LIST, id="empty-spec"),
-    ],
-)
-def test_pods(obj: Json, mutation: Mutation) -> None:
+def test_pods() -> None:
     """Pods that request no GPU get the toleration; GPU Pods, mirrors and Pods that are going do not, nor lack it."""
+
+    def claim(name: str) -> list[Json]:
+        return [{"name": "a", "resourceClaimName": name}]
+
+    given: list[Json] = [
+        *(pod(), pod({"cpu": "4", "nvidia.com/gpu": "0"}), pod(metadata=owner()), pod(resourceClaims=claim("other"))),
+        {"kind": "Pod", "metadata": {"annotations": None}, "spec": {}},
+    ]
+    others: list[Json] = [
+        *(pod(_GPU), pod({"deviceclass.resource.kubernetes.io/gpu.nvidia.com": 1}), pod(resourceClaims=claim("gpu"))),
+        pod(initContainers=[{"resources": {"requests": _GPU}}]),
+        *(pod(metadata={"annotations": {"kubernetes.io/config.mirror": ""}}), pod(metadata=_GONE)),
+        *({"kind": "Pod", "metadata": {}}, {"kind": "Pod", "metadata": None, "spec": None}),
+        {"kind": "Pod", "metadata": [], "spec": "x"},
+    ]
     facts = StaticFacts(TODAY, claims={("default", "gpu"): frozenset({"gpu.nvidia.com"})})
-    asked = request(obj)
 
-    assert _rule().mutate(asked, facts) == mutation
-    assert tuple(_rule().validate(asked, facts)) == (() if mutation == _NOTHING else _missing("spec.tolerations"))
+    for obj in (*given, *others):
+        assert _RULE.mutate(request(obj), facts).operations == (_ADDED.operations if obj in given else ()), obj
+        assert tuple(_RULE.validate(request(obj), facts)) == (_missing(_PODS) if obj in given else ())
 
 
-@pytest.mark.parametrize(
-    ("obj", "operations"),
-    [
-        pytest.param(daemon_set(), ({"op": "add", "path": _TEMPLATE, "value": [_CPU]},), id="cpu"),
-        pytest.param(
-            daemon_set(tolerations=[{"key": "a", "operator": "Exists"}]),
-            ({"op": "add", "path": f"{_TEMPLATE}/-", "value": _CPU},),
-            id="list",
-        ),
-        pytest.param(daemon_set(_GPU), (), id="gpu"),
-        pytest.param(daemon_set(tolerations=[{"operator": "Exists"}]), (), id="tolerates-everything"),
-        pytest.param(daemon_set(metadata=owner("Operator")), (), id="owned"),
-        pytest.param(
-            daemon_set(metadata=owner("Operator", controller=False)),
-            ({"op": "add", "path": _TEMPLATE, "value": [_CPU]},),
-            id="owner-that-is-no-controller",
-        ),
-        pytest.param(daemon_set(metadata={"deletionTimestamp": "2026-03-01T00:00:00Z"}), (), id="being-deleted"),
-        pytest.param({"kind": "DaemonSet", "spec": {"template": {"spec": None}}}, (), id="null-spec"),
-        pytest.param({"kind": "DaemonSet", "spec": {"template": None}}, (), id="null-template"),
-        pytest.param({"kind": "DaemonSet", "spec": {"template": []}}, (), id="template-is-a-list"),
-        pytest.param({"kind": "DaemonSet", "spec": None}, (), id="null"),
-        pytest.param({"kind": "DaemonSet"}, (), id="nothing"),
-    ],
-)
-def test_daemon_sets(obj: Json, operations: tuple[Json, ...]) -> None:
+_LEFT_ALONE: list[Json | None] = [
+    *(None, daemon_set(metadata=owner("Operator")), daemon_set(metadata=_GONE), {"kind": "DaemonSet"}),
+    *({"kind": "DaemonSet", "spec": spec} for spec in (None, [{"template": {}}], {"template": None})),
+    *({"kind": "DaemonSet", "spec": {"template": template}} for template in ([], {"spec": None}, {"spec": "x"})),
+]
+"""DaemonSets that are not there, or that no rule is for."""
+
+
+def test_daemon_sets() -> None:
     """Templates of DaemonSets are treated as Pods are; those that a controller owns are left to it."""
-    asked = request(obj)
-    missing = _missing("spec.template.spec.tolerations") if operations else ()
+    written = {
+        "new": (daemon_set(), _list(_TEMPLATES, _CPU)),
+        "list": (daemon_set(tolerations=[_OTHER]), _items(_TEMPLATES, _CPU)),
+        "no controller": (daemon_set(metadata=owner("Operator", controller=False)), _list(_TEMPLATES, _CPU)),
+    }
+    for obj, mutation in written.values():
+        assert _RULE.mutate(request(obj), FACTS) == mutation
+        assert tuple(_RULE.validate(request(obj), FACTS)) == _missing(_TEMPLATES)
+    for left in (*_LEFT_ALONE, daemon_set(_GPU), daemon_set(tolerations=[{"operator": "Exists"}])):
+        asked = request(left, old=daemon_set() if left is None else None)
+        assert (_RULE.mutate(asked, FACTS), tuple(_RULE.validate(asked, FACTS))) == (_NOTHING, ())
 
-    assert _rule("inject").mutate(asked, FACTS) == Mutation(operations)
-    assert tuple(_rule("inject").validate(asked, FACTS)) == missing
 
-
-@pytest.mark.parametrize(
-    ("mode", "mutation", "violations"),
-    [
-        pytest.param(
-            "inject",
-            Mutation(({"op": "add", "path": _TEMPLATE, "value": [_CPU]},)),
-            _missing("spec.template.spec.tolerations"),
-            id="inject",
-        ),
-        pytest.param("warn", _NOTHING, _missing("spec.template.spec.tolerations"), id="warn"),
-        pytest.param("off", _NOTHING, (), id="off"),
-    ],
-)
-def test_modes(mode: Mode, mutation: Mutation, violations: tuple[Violation, ...]) -> None:
+@pytest.mark.parametrize("mode", ["inject", "warn", "off"])
+def test_modes(mode: Mode) -> None:
     """Inject changes DaemonSets, warn only finds what they lack, off leaves them alone; Pods change in any mode."""
-    rule = _rule(mode)
+    rule, asked = CpuToleration(Accelerators(), mode), request(daemon_set())
+    cpu = rule.mutate(asked, FACTS), tuple(rule.validate(asked, FACTS))
+    sunk = _sunk(mode).mutate(asked, _facts(_LOCKED)), list(_sunk(mode).validate(asked, _facts(_LOCKED)))
 
-    assert rule.mutate(request(daemon_set()), FACTS) == mutation
-    assert tuple(rule.validate(request(daemon_set()), FACTS)) == violations
+    changes, finds = mode == "inject", mode != "off"
+    assert cpu == (_list(_TEMPLATES, _CPU) if changes else _NOTHING, _missing(_TEMPLATES) if finds else ())
+    assert sunk == (_list(_TEMPLATES, *_THREE) if changes else _NOTHING, _lacks(*_FOUR[:3]) if finds else [])
     assert rule.mutate(request(daemon_set(tolerations="x")), FACTS).operations == ()
-    assert rule.mutate(request(pod()), FACTS) == _ADD_LIST
+    assert rule.mutate(request(pod()), FACTS) == _ADDED
 
 
-def test_nothing_to_change_on_a_deletion() -> None:
-    """A request without an object is passed over."""
-    asked = request(None, old=pod())
-
-    assert (_rule().mutate(asked, FACTS), tuple(_rule().validate(asked, FACTS))) == (_NOTHING, ())
-
-
-_PATH = "/spec/template/spec/tolerations"
 _LOCK = {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "true"}
 _SUNK_CPU = {"key": "is_cpu_compute", "operator": "Exists"}
 _SUNK_GPU = {"key": "is_gpu", "operator": "Exists"}
 _THREE = [_LOCK, _SUNK_CPU, _SUNK_GPU]
-_FOUR = ["sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu", "node.coreweave.cloud/reserved"]
-_TEXTS = {
-    "sunk.coreweave.com/lock": "sunk.coreweave.com/lock=true",
-    "node.coreweave.cloud/reserved": "node.coreweave.cloud/reserved=a1b2",
-}
-
-_LOCKED = Node("locked", {"zone": "a"}, (Taint("sunk.coreweave.com/lock", "NoExecute", "true"),))
-_LABELLED = Node("labelled", {"sunk.coreweave.com/cluster": "slurm"})
-_RESERVED = Node(
-    "reserved",
-    {"sunk.coreweave.com/cluster": "slurm"},
-    (Taint("node.coreweave.cloud/reserved", "NoSchedule", "a1b2"), Taint("is_gpu", "PreferNoSchedule", "true")),
-)
-_PLAIN = Node("plain", {"zone": "a"}, (Taint("node.coreweave.cloud/reserved", "NoSchedule", "other"),))
+_FOUR = ["sunk.coreweave.com/lock=true", "is_cpu_compute", "is_gpu", "node.coreweave.cloud/reserved=a1b2"]
+_SLURM = {"sunk.coreweave.com/cluster": "slurm"}
 
 
 def _reserved(value: str) -> Json:
     return {"key": "node.coreweave.cloud/reserved", "operator": "Equal", "value": value}
 
 
+def _reserved_taint(value: str, effect: str = "NoSchedule") -> Taint:
+    return Taint("node.coreweave.cloud/reserved", effect, value)
+
+
+_LOCKED = Node("locked", {"zone": "a"}, (Taint("sunk.coreweave.com/lock", "NoExecute", "true"),))
+_LABELLED = Node("labelled", _SLURM)
+_RESERVED = Node("reserved", _SLURM, (_reserved_taint("a1b2"), Taint("is_gpu", "PreferNoSchedule", "true")))
+_SECOND = Node("second", _SLURM, (_reserved_taint("00ff", "NoExecute"),))
+_PLAIN = Node("plain", {"zone": "a"}, (_reserved_taint("other"),))
+
+
 def _facts(*nodes: Node) -> StaticFacts:
     return StaticFacts(TODAY, cluster_nodes=nodes)
 
 
-def _sunk(mode: Mode = "inject", *, selector: dict[str, str] | None = None, reserved: str = "") -> SunkDaemonSets:
-    return SunkDaemonSets(mode, selector or {}, reserved)
+def _sunk(mode: Mode = "inject", *, reserved: str = "", **selector: str) -> SunkDaemonSets:
+    return SunkDaemonSets(mode, selector, reserved)
 
 
-def _list(*tolerations: Json) -> Mutation:
-    return Mutation(({"op": "add", "path": _PATH, "value": list(tolerations)},))
-
-
-def _items(*tolerations: Json) -> Mutation:
-    return Mutation(tuple({"op": "add", "path": f"{_PATH}/-", "value": toleration} for toleration in tolerations))
-
-
-def _lacks(*keys: str) -> list[Violation]:
-    *others, last = [_TEXTS.get(key, key) for key in keys] or [""]
-    listed = f"{', '.join(others)} and {last}" if others else last
+def _lacks(*taints: str) -> list[Violation]:
+    *others, last = taints or ("",)
+    shown = f"{', '.join(others)} and {last}" if others else last
     summary = "A DaemonSet that can land on SUNK Nodes must tolerate their taints."
     remedy = "Add a toleration for each: operator Equal with its value, Exists without one."
-    path = "spec.template.spec.tolerations"
-    return [Violation("sunk", path, f"none for {listed},", "taints of SUNK Nodes", summary, remedy)] if last else []
+    found = Violation("sunk", _TEMPLATES, f"none for {shown},", "taints of SUNK Nodes", summary, remedy)
+    return [found] if last else []
 
 
 @pytest.mark.parametrize(
-    ("rule", "nodes", "added"),
+    ("rule", "nodes", "hashes"),
     [
-        pytest.param(_sunk(), [_LOCKED], _THREE, id="nodes-by-taint"),
-        pytest.param(_sunk(), [_LABELLED], _THREE, id="nodes-by-label"),
-        pytest.param(
-            _sunk(), [_PLAIN, _RESERVED], [*_THREE, _reserved("a1b2")], id="reserved-read-off-sunk-nodes-only"
-        ),
-        pytest.param(
-            _sunk(),
-            [
-                _RESERVED,
-                Node("second", _LABELLED.labels, (Taint("node.coreweave.cloud/reserved", "NoExecute", "00ff"),)),
-            ],
-            [*_THREE, _reserved("00ff"), _reserved("a1b2")],
-            id="reserved-for-two-organizations",
-        ),
-        pytest.param(_sunk(reserved="c3d4"), [_RESERVED], [*_THREE, _reserved("c3d4")], id="reserved-configured"),
-        pytest.param(_sunk(), [_PLAIN], [], id="no-sunk-nodes"),
-        pytest.param(_sunk(), [], [], id="no-nodes"),
-        pytest.param(_sunk(reserved="c3d4"), [], [], id="hash-without-nodes"),
-        pytest.param(
-            _sunk(selector={"zone": "a"}),
-            [_PLAIN, _RESERVED],
-            [*_THREE, _reserved("other")],
-            id="nodes-by-configured-label",
-        ),
-        pytest.param(_sunk(selector={"zone": "a"}), [_RESERVED], _THREE, id="no-node-has-the-configured-label-yet"),
-        pytest.param(_sunk(selector={"zone": "a"}), [], _THREE, id="configured-label-without-nodes"),
-        pytest.param(
-            _sunk(selector={"zone": "a"}, reserved="c3d4"),
-            [],
-            [*_THREE, _reserved("c3d4")],
-            id="configured-without-nodes",
+        pytest.param(_sunk(), [_LOCKED], [], id="nodes-by-taint"),
+        pytest.param(_sunk(), [_LABELLED], [], id="nodes-by-label"),
+        pytest.param(_sunk(), [_PLAIN, _RESERVED], ["a1b2"], id="reserved-read-off-sunk-nodes-only"),
+        pytest.param(_sunk(), [_RESERVED, _SECOND], ["00ff", "a1b2"], id="reserved-for-two-organizations"),
+        pytest.param(_sunk(reserved="c3d4"), [_RESERVED], ["c3d4"], id="reserved-configured"),
+        pytest.param(_sunk(), [_PLAIN], None, id="no-sunk-nodes"),
+        pytest.param(_sunk(), [], None, id="no-nodes"),
+        pytest.param(_sunk(reserved="c3d4"), [], None, id="hash-without-nodes"),
+        pytest.param(_sunk(zone="a"), [_PLAIN, _RESERVED], ["other"], id="nodes-by-configured-label"),
+        pytest.param(_sunk(zone="a"), [_RESERVED], [], id="no-node-has-the-configured-label-yet"),
+        pytest.param(_sunk(zone="a"), [], [], id="configured-label-without-nodes"),
+        pytest.param(_sunk(zone="a", reserved="c3d4"), [], ["c3d4"], id="configured-without-nodes"),
+        *(
+            pytest.param(_sunk(), [Node("a", labels, taints)], None, id=name)
+            for name, labels, taints in (
+                ("another-prefix", {"notsunk.coreweave.com/x": "1"}, ()),
+                ("longer-domain", {"sunk.coreweave.community/x": "1"}, ()),
+                ("in-a-value", {"app": "sunk.coreweave.com/x"}, ()),
+                ("gpu-node", {}, (Taint("is_gpu", "PreferNoSchedule", "true"),)),
+            )
         ),
     ],
 )
-def test_what_is_known_of_sunk_nodes(rule: SunkDaemonSets, nodes: list[Node], added: list[Json]) -> None:
+def test_what_is_known_of_sunk_nodes(rule: SunkDaemonSets, nodes: list[Node], hashes: list[str] | None) -> None:
     """The tolerations follow from the Nodes or the configuration; where neither knows SUNK Nodes the rule is silent."""
-    mutation = rule.mutate(request(daemon_set()), _facts(*nodes))
+    added = () if hashes is None else (*_THREE, *map(_reserved, hashes))
 
-    assert mutation == (_list(*added) if added else Mutation())
+    assert rule.mutate(request(daemon_set()), _facts(*nodes)) == (_list(_TEMPLATES, *added) if added else _NOTHING)
+
+
+_COVERING = [
+    {"key": "sunk.coreweave.com/lock", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "is_gpu", "operator": "Equal", "value": "true", "effect": "PreferNoSchedule"},
+    {"key": "node.coreweave.cloud/reserved", "operator": "Exists"},
+]
+_NEAR_MISSES = [
+    {**_LOCK, "value": "false"},
+    {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "is_gpu", "operator": "Equal", "value": "yes"},
+    _reserved("other"),
+]
 
 
 @pytest.mark.parametrize(
-    ("tolerations", "mutation", "keys"),
+    ("tolerations", "lacking"),
     [
-        pytest.param(None, _list(*_THREE, _reserved("a1b2")), _FOUR, id="null"),
-        pytest.param([], _items(*_THREE, _reserved("a1b2")), _FOUR, id="empty-list"),
-        pytest.param([{"key": "x", "operator": "Exists"}], _items(*_THREE, _reserved("a1b2")), _FOUR, id="other"),
-        pytest.param([*_THREE, _reserved("a1b2")], Mutation(), [], id="as-documented"),
-        pytest.param([{"operator": "Exists"}], Mutation(), [], id="keyless"),
-        pytest.param(
-            [{"operator": "Exists", "effect": "NoSchedule"}],
-            _items(_LOCK, _SUNK_GPU, _reserved("a1b2")),
-            ["sunk.coreweave.com/lock", "is_gpu", "node.coreweave.cloud/reserved"],
-            id="keyless-for-one-effect",
-        ),
-        pytest.param(
-            [
-                {"key": "sunk.coreweave.com/lock", "operator": "Exists", "effect": "NoExecute"},
-                {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"},
-                {"key": "is_gpu", "operator": "Equal", "value": "true", "effect": "PreferNoSchedule"},
-                {"key": "node.coreweave.cloud/reserved", "operator": "Exists"},
-            ],
-            Mutation(),
-            [],
-            id="other-forms-that-cover",
-        ),
-        pytest.param(
-            [
-                {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "false"},
-                {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoExecute"},
-                {"key": "is_gpu", "operator": "Equal", "value": "yes"},
-                {"key": "node.coreweave.cloud/reserved", "operator": "Equal", "value": "other"},
-            ],
-            _items(*_THREE, _reserved("a1b2")),
-            _FOUR,
-            id="near-misses",
-        ),
-        pytest.param(
-            [_LOCK, {**_reserved("a1b2"), "effect": "NoSchedule"}],
-            _items(_SUNK_CPU, _SUNK_GPU, _reserved("a1b2")),
-            ["is_cpu_compute", "is_gpu", "node.coreweave.cloud/reserved"],
-            id="reserved-for-one-effect",
-        ),
+        pytest.param(None, [0, 1, 2, 3], id="null"),
+        pytest.param([], [0, 1, 2, 3], id="empty-list"),
+        pytest.param([_OTHER], [0, 1, 2, 3], id="other"),
+        pytest.param([*_THREE, _reserved("a1b2")], [], id="as-documented"),
+        pytest.param([{"operator": "Exists"}], [], id="keyless"),
+        pytest.param([{"operator": "Exists", "effect": "NoSchedule"}], [0, 2, 3], id="keyless-for-one-effect"),
+        pytest.param(_COVERING, [], id="other-forms-that-cover"),
+        pytest.param(_NEAR_MISSES, [0, 1, 2, 3], id="near-misses"),
+        pytest.param([_LOCK, {**_reserved("a1b2"), "effect": "NoSchedule"}], [1, 2, 3], id="reserved-for-one-effect"),
     ],
 )
-def test_what_is_missing(tolerations: Any, mutation: Mutation, keys: list[str]) -> None:
+def test_what_is_missing(tolerations: Any, lacking: list[int]) -> None:
     """Only the taints that no toleration covers are added, in a fixed order and once, and each is told."""
-    obj = daemon_set(tolerations=tolerations)
+    obj, facts = daemon_set(tolerations=tolerations), _facts(_RESERVED)
+    added = [[*_THREE, _reserved("a1b2")][index] for index in lacking]
+    mutation = _sunk().mutate(request(obj), facts)
     changed = patch.apply(obj, mutation.operations)
 
-    assert _sunk().mutate(request(obj), _facts(_RESERVED)) == mutation
-    assert list(_sunk().validate(request(obj), _facts(_RESERVED))) == _lacks(*keys)
-    assert _sunk().mutate(request(changed), _facts(_RESERVED)) == Mutation()
-    assert list(_sunk().validate(request(changed), _facts(_RESERVED))) == []
-
-
-@pytest.mark.parametrize(
-    ("mode", "mutation", "violations"),
-    [
-        pytest.param(
-            "inject", _list(*_THREE), _lacks("sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu"), id="inject"
-        ),
-        pytest.param("warn", Mutation(), _lacks("sunk.coreweave.com/lock", "is_cpu_compute", "is_gpu"), id="warn"),
-        pytest.param("off", Mutation(), [], id="off"),
-    ],
-)
-def test_modes_of_the_rule_for_sunk(mode: Mode, mutation: Mutation, violations: list[Violation]) -> None:
-    """Inject changes and finds what is missing, warn only finds it, off does neither."""
-    rule = _sunk(mode)
-
-    assert rule.mutate(request(daemon_set()), _facts(_LOCKED)) == mutation
-    assert list(rule.validate(request(daemon_set()), _facts(_LOCKED))) == violations
+    assert mutation == (_list if tolerations is None else _items)(_TEMPLATES, *added)
+    assert list(_sunk().validate(request(obj), facts)) == _lacks(*(_FOUR[index] for index in lacking))
+    assert (_sunk().mutate(request(changed), facts), list(_sunk().validate(request(changed), facts))) == (_NOTHING, [])
 
 
 def _required(*needs: Json) -> Json:
@@ -404,32 +286,23 @@ def _required(*needs: Json) -> Json:
 @pytest.mark.parametrize(
     ("spec", "on_nodes", "on_configured_nodes"),
     [
-        pytest.param({"nodeSelector": {"zone": "a"}}, True, True, id="selector-matches"),
-        pytest.param({"nodeSelector": {"zone": "b"}}, False, False, id="selector-rules-out"),
-        pytest.param({"nodeSelector": {"disk": "ssd"}}, False, True, id="selector-on-another-label"),
-        pytest.param(_required({"key": "zone", "operator": "In", "values": ["a"]}), True, True, id="affinity-matches"),
-        pytest.param(
-            _required({"key": "zone", "operator": "NotIn", "values": ["a"]}), False, False, id="affinity-rules-out"
-        ),
-        pytest.param(
-            _required({"key": "zone", "operator": "DoesNotExist"}), False, False, id="affinity-without-the-label"
-        ),
-        pytest.param(_required({"key": "disk", "operator": "Exists"}), False, True, id="affinity-on-another-label"),
-        pytest.param(
-            {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
-            True,
-            True,
-            id="preferred",
-        ),
+        ({"nodeSelector": {"zone": "a"}}, True, True),
+        ({"nodeSelector": {"zone": "b"}}, False, False),
+        ({"nodeSelector": {"disk": "ssd"}}, False, True),
+        (_required({"key": "zone", "operator": "In", "values": ["a"]}), True, True),
+        (_required({"key": "zone", "operator": "NotIn", "values": ["a"]}), False, False),
+        (_required({"key": "zone", "operator": "DoesNotExist"}), False, False),
+        (_required({"key": "disk", "operator": "Exists"}), False, True),
+        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}, True, True),
     ],
 )
 def test_daemon_sets_that_cannot_land(spec: Json, on_nodes: bool, on_configured_nodes: bool) -> None:  # noqa: FBT001
     """DaemonSets that rule the Nodes out are left alone; without Nodes the configured labels decide what they can."""
     asked = request(daemon_set(**spec))
+    found = _sunk().mutate(asked, _facts(_LOCKED)), _sunk(zone="a").mutate(asked, _facts())
 
-    assert _sunk().mutate(asked, _facts(_LOCKED)) == (_list(*_THREE) if on_nodes else Mutation())
-    assert _sunk(selector={"zone": "a"}).mutate(asked, _facts()) == (
-        _list(*_THREE) if on_configured_nodes else Mutation()
+    assert found == tuple(
+        _list(_TEMPLATES, *_THREE) if lands else _NOTHING for lands in (on_nodes, on_configured_nodes)
     )
 
 
@@ -437,58 +310,15 @@ def test_one_node_that_it_can_land_on_is_enough() -> None:
     """A DaemonSet must tolerate the taints when any SUNK Node would take it."""
     asked = request(daemon_set(nodeSelector={"zone": "a"}))
 
-    assert _sunk().mutate(asked, _facts(_LABELLED, _LOCKED)) == _list(*_THREE)
-    assert _sunk().mutate(asked, _facts(_LABELLED, _PLAIN)) == Mutation()
+    assert _sunk().mutate(asked, _facts(_LABELLED, _LOCKED)) == _list(_TEMPLATES, *_THREE)
+    assert _sunk().mutate(asked, _facts(_LABELLED, _PLAIN)) == _NOTHING
 
 
-@pytest.mark.parametrize(
-    "obj",
-    [
-        pytest.param(None, id="deletion"),
-        pytest.param(daemon_set(metadata=owner("Operator")), id="owned"),
-        pytest.param(daemon_set(metadata={"deletionTimestamp": "2026-03-01T00:00:00Z"}), id="being-deleted"),
-        pytest.param({"kind": "DaemonSet"}, id="nothing"),
-        pytest.param({"kind": "DaemonSet", "metadata": None, "spec": None}, id="null"),
-        pytest.param({"kind": "DaemonSet", "spec": {"template": None}}, id="null-template"),
-        pytest.param({"kind": "DaemonSet", "spec": {"template": {"spec": None}}}, id="null-spec"),
-        pytest.param({"kind": "DaemonSet", "spec": {"template": {"spec": "x"}}}, id="spec-is-text"),
-        pytest.param({"kind": "DaemonSet", "spec": [{"template": {}}]}, id="spec-is-a-list"),
-    ],
-)
-def test_what_is_left_alone(obj: Json | None) -> None:
+def test_what_is_left_alone() -> None:
     """Owned objects, those being deleted and those without a Pod spec are neither changed nor found wanting."""
-    asked = request(obj, old=daemon_set() if obj is None else None)
-
-    assert _sunk().mutate(asked, _facts(_LOCKED)) == Mutation()
-    assert list(_sunk().validate(asked, _facts(_LOCKED))) == []
-
-
-def test_an_empty_pod_spec() -> None:
-    """A Pod spec in which nothing stands yet lacks the tolerations as any other does."""
-    asked = request({"kind": "DaemonSet", "spec": {"template": {"spec": {}}}})
-
-    assert _sunk().mutate(asked, _facts(_LOCKED)) == _list(*_THREE)
-
-
-@pytest.mark.parametrize(
-    "tolerations", [pytest.param("all", id="text"), pytest.param({}, id="map"), pytest.param(1, id="number")]
-)
-def test_tolerations_of_daemon_sets_that_are_no_list(tolerations: Any) -> None:
-    """Tolerations that are no list are left as they are: nothing can be added to them, and that is no failure."""
-    asked = request(merged(daemon_set(), {"spec": {"template": {"spec": {"tolerations": tolerations}}}}))
-
-    assert _sunk().mutate(asked, _facts(_LOCKED)).operations == ()
-
-
-@pytest.mark.parametrize(
-    "node",
-    [
-        pytest.param(Node("a", {"notsunk.coreweave.com/x": "1"}), id="another-prefix"),
-        pytest.param(Node("a", {"sunk.coreweave.community/x": "1"}), id="longer-domain"),
-        pytest.param(Node("a", {"app": "sunk.coreweave.com/x"}), id="in-a-value"),
-        pytest.param(Node("a", {}, (Taint("is_gpu", "PreferNoSchedule", "true"),)), id="gpu-node"),
-    ],
-)
-def test_nodes_that_are_not_sunks(node: Node) -> None:
-    """Only a taint or label under `sunk.coreweave.com/` makes a Node one of SUNK's."""
-    assert _sunk().mutate(request(daemon_set()), _facts(node)) == Mutation()
+    for obj in _LEFT_ALONE:
+        asked = request(obj, old=daemon_set() if obj is None else None)
+        assert _sunk().mutate(asked, _facts(_LOCKED)) == _NOTHING
+        assert list(_sunk().validate(asked, _facts(_LOCKED))) == []
+    empty = request({"kind": "DaemonSet", "spec": {"template": {"spec": {}}}})
+    assert _sunk().mutate(empty, _facts(_LOCKED)) == _list(_TEMPLATES, *_THREE)

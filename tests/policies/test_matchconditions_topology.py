@@ -69,65 +69,42 @@ def _annotated(place: str, annotations: Json, **metadata: Any) -> Json:
     return found
 
 
-@pytest.mark.parametrize("key", sorted(ANNOTATIONS))
 @pytest.mark.parametrize(("row", "place"), _PLACES)
-def test_a_mention_is_asked_about(row: Workload, place: str, key: str) -> None:
-    """Each annotation is seen on the object, its jobs and its templates, now or before."""
-    plain, mentioned = _annotated(place, {"example.org/x": "y"}), _annotated(place, {key: "x", "example.org/x": "y"})
-    kind = row.group_kind
+def test_a_mention_is_asked_about(row: Workload, place: str) -> None:
+    """Each annotation is seen on the object, its jobs and its templates, now or before.
 
-    assert {
-        "created": _asked(kind, mentioned),
-        "added": _asked(kind, mentioned, plain),
-        "kept": _asked(kind, mentioned, mentioned),
-        "removed": _asked(kind, plain, mentioned),
-        "never there": _asked(kind, plain, plain) or _asked(kind, plain),
-    } == {"created": True, "added": True, "kept": True, "removed": True, "never there": False}
-    assert mentions(row, mentioned)
+    So are a misspelt key, and a label, since the answer to them is a warning.
+    """
+    kind, plain = row.group_kind, _annotated(place, {"example.org/x": "y"})
+    for key in ANNOTATIONS:
+        mentioned = _annotated(place, {key: "x", "example.org/x": "y"})
+        assert [_asked(kind, mentioned, old) for old in (None, plain, mentioned)] == [True] * 3
+        assert _asked(kind, plain, mentioned)
+        assert (mentions(row, mentioned), is_mentioned(row, plain, mentioned)) == (True, True)
+    assert [_asked(kind, plain, old) for old in (None, plain)] == [False, False]
     assert not mentions(row, plain)
-    assert is_mentioned(row, plain, mentioned)
+    for metadata in ({"annotations": {f"{_REQUIRED}s": "x"}}, {"labels": _PLACED}):
+        obj = at(f"{place}.metadata".lstrip("."), metadata)
+        assert (_asked(kind, obj), is_mentioned(row, obj), mentions(row, obj)) == (True, True, False)
 
 
-@pytest.mark.parametrize(
-    "metadata", [{"annotations": {f"{_REQUIRED}s": "x"}}, {"labels": _PLACED}], ids=["key", "label"]
-)
-@pytest.mark.parametrize(("row", "place"), _PLACES)
-def test_what_looks_like_an_annotation_is_asked_about(row: Workload, place: str, metadata: Json) -> None:
-    """A misspelt key, and a label, are seen wherever the annotations are, since the answer to them is a warning."""
-    obj = at(f"{place}.metadata".lstrip("."), metadata)
-
-    assert _asked(row.group_kind, obj)
-    assert is_mentioned(row, obj)
-    assert not mentions(row, obj)
-
-
-@pytest.mark.parametrize(
-    ("kind", "obj"),
-    [
-        pytest.param(("batch", "Job"), {}, id="nothing"),
-        pytest.param(("batch", "Job"), {"metadata": {"labels": {"kai.scheduler/queue": "x"}}}, id="labels"),
-        pytest.param(
-            ("batch", "Job"),
-            _annotated("", {"kai.scheduler/batch-min-member": "x", "topology": "x", "kai.scheduler/queue": "x"}),
-            id="other-annotations",
-        ),
-        pytest.param(("batch", "Job"), {"annotations": _PLACED}, id="annotations-beside-metadata"),
-        pytest.param(("batch", "Job"), _annotated("spec", _PLACED), id="metadata-of-the-spec"),
-        pytest.param(("batch", "Job"), _annotated("spec.template.spec", _PLACED), id="metadata-of-a-pod-spec"),
-        pytest.param(("batch", "Job"), _annotated("spec.tasks[0].template", _PLACED), id="a-place-of-volcanos-job"),
-        pytest.param(("apps", "Deployment"), _annotated("template", _PLACED), id="a-place-of-a-pod-template"),
-        pytest.param(("", "Pod"), _annotated("spec.template", _PLACED), id="a-place-of-a-workload"),
-        pytest.param(
-            ("apps", "StatefulSet"), _annotated("spec.volumeClaimTemplates[0]", _PLACED), id="a-claim-template"
-        ),
-        pytest.param(("batch", "CronJob"), _annotated("spec.template", _PLACED), id="a-job-s-place-in-a-cron-job"),
-        pytest.param(("apps", "ControllerRevision"), _annotated("data.spec.template", _PLACED), id="a-history"),
-        pytest.param(("example.org", "Train"), _annotated("spec.template", _PLACED), id="a-kind-that-nobody-knows"),
-    ],
-)
-def test_other_writes_are_not_asked_about(kind: tuple[str, str], obj: Json) -> None:
+def test_other_writes_are_not_asked_about() -> None:
     """Labels, other annotations, other places and other kinds' places do not make the API server ask."""
-    assert (_asked(kind, obj), _asked(kind, obj, obj)) == (False, False)
+    keys = {"kai.scheduler/batch-min-member": "x", "topology": "x", "kai.scheduler/queue": "x"}
+    writes: list[tuple[tuple[str, str], Json]] = [
+        *((("batch", "Job"), obj) for obj in ({}, {"metadata": {"labels": {"kai.scheduler/queue": "x"}}})),
+        *((("batch", "Job"), obj) for obj in (_annotated("", keys), {"annotations": _PLACED})),
+        *((("batch", "Job"), _annotated(place, _PLACED)) for place in ("spec", "spec.template.spec")),
+        (("batch", "Job"), _annotated("spec.tasks[0].template", _PLACED)),
+        (("apps", "Deployment"), _annotated("template", _PLACED)),
+        (("", "Pod"), _annotated("spec.template", _PLACED)),
+        (("apps", "StatefulSet"), _annotated("spec.volumeClaimTemplates[0]", _PLACED)),
+        (("batch", "CronJob"), _annotated("spec.template", _PLACED)),
+        (("apps", "ControllerRevision"), _annotated("data.spec.template", _PLACED)),
+        (("example.org", "Train"), _annotated("spec.template", _PLACED)),
+    ]
+
+    assert [write for write in writes if _asked(*write) or _asked(*write, write[1])] == []
 
 
 _KUEUE = _annotated("spec.template", {"kueue.x-k8s.io/podset-required-topology": "example.org/rack"})
@@ -160,25 +137,19 @@ def test_other_schedulers_annotations_are_asked_about(kind: tuple[str, str], obj
     assert (_asked(kind, obj, condition=_WIDER), _asked(kind, obj)) == (is_asked, is_seen)
 
 
-def test_pods_of_other_schedulers() -> None:
-    """A Pod that somebody wrote is asked about; that of a controller, which was judged with its workload, is not."""
-    own, made = (
-        {"metadata": {"annotations": {"kueue.x-k8s.io/podset-required-topology": "x"}, **owners}}
-        for owners in ({}, _OWNED)
-    )
-
-    assert [_asked(("", "Pod"), pod, condition=_OF_PODS) for pod in (own, made)] == [True, False]
-
-
 @pytest.mark.parametrize(
-    "key", ["kai-scheduler/topology", "kai.scheduler/required-placement", "kai.scheduler/topology-required"]
+    "key",
+    [
+        *("kueue.x-k8s.io/podset-required-topology", "kai-scheduler/topology"),
+        *("kai.scheduler/required-placement", "kai.scheduler/topology-required"),
+    ],
 )
-def test_keys_that_look_like_annotations_are_asked_about(key: str) -> None:
-    """A key that was meant for one is asked about on workloads and on Pods that people write."""
+def test_pods_that_a_controller_made_are_not_asked_about(key: str) -> None:
+    """Of another scheduler's key, or one that was meant for ours, the author of a Pod or a workload is told, once."""
     written, made = _annotated("", {key: "x"}), _annotated("", {key: "x"}, **_OWNED)
 
     assert _asked(("batch", "Job"), written, condition=_WIDER)
-    assert [_asked(("", "Pod"), pod, condition=_OF_PODS) for pod in (written, made)] == [True, False]
+    assert [_asked(("", "Pod"), obj, condition=_OF_PODS) for obj in (written, made)] == [True, False]
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
@@ -190,13 +161,9 @@ def test_our_gate_is_asked_about(is_ours: bool) -> None:  # noqa: FBT001
     assert _asked(("batch", "Job"), at("spec.template", gates), condition=_WIDER) is is_ours
 
 
-def test_a_kind_that_nobody_reads_is_asked_about() -> None:
-    """Annotations of such a kind are told of, so they are seen."""
+def test_where_nothing_is_placed() -> None:
+    """Annotations of a kind that nobody reads are told of; a deletion places nothing."""
     assert _asked(("apps.nvidia.com", "NIMService"), _annotated("", _PLACED), condition=_WIDER)
-
-
-def test_a_deletion_is_not_asked_about() -> None:
-    """Where there is no new object nothing can be placed."""
     assert not _asked(("batch", "Job"), None, _annotated("", _PLACED))
 
 

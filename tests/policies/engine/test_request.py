@@ -8,7 +8,6 @@ import pytest
 from support.builders import owner, pod, request, resource
 
 from policies.engine.request import (
-    AdmissionRequest,
     Owner,
     controller,
     is_being_deleted,
@@ -17,66 +16,39 @@ from policies.engine.request import (
 )
 
 
-@pytest.mark.parametrize(
-    ("asked", "namespace"),
-    [
-        pytest.param(request(pod(), namespace="team-a"), "team-a", id="namespaced"),
-        pytest.param(request(pod(metadata={"namespace": ""}), namespace="team-a"), "team-a", id="empty-in-the-body"),
-        pytest.param(request(resource("v1", "Node")), "", id="cluster-scoped"),
-        pytest.param(request(resource("v1", "Namespace", name="team-a")), "", id="namespace"),
-        pytest.param(
-            request(resource("v1", "Namespace", name="team-a"), sub_resource="finalize"),
-            "",
-            id="subresource-of-a-namespace",
-        ),
-        pytest.param(
-            request(resource("example.org/v1", "Thing"), resource="namespaces", namespace="team-a"),
-            "team-a",
-            id="resource-of-that-name-in-another-group",
-        ),
-    ],
-)
-def test_the_namespace_that_an_object_lives_in(asked: AdmissionRequest, namespace: str) -> None:
+def test_the_namespace_that_an_object_lives_in() -> None:
     """The request's namespace counts, and a Namespace lives in none although the API server names one."""
-    assert asked.scope_namespace == namespace
+    team = resource("v1", "Namespace", name="team-a")
+    inside = [
+        *(request(obj, namespace="team-a") for obj in (pod(), pod(metadata={"namespace": ""}))),
+        request(resource("example.org/v1", "Thing"), resource="namespaces", namespace="team-a"),
+    ]
+    in_none = [request(resource("v1", "Node")), *(request(team, sub_resource=sub) for sub in ("", "finalize"))]
+
+    assert [asked.scope_namespace for asked in (*inside, *in_none)] == ["team-a"] * 3 + [""] * 3
 
 
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        pytest.param(request(pod(), name="web-1"), "web-1", id="name"),
-        pytest.param(request(pod(metadata={"name": "web-2"}), name=""), "web-2", id="name-in-the-body"),
-        pytest.param(request({"metadata": {"generateName": "web-"}}), "web-…", id="generated"),
-        pytest.param(request({"metadata": {"name": None, "generateName": None}}), "…", id="nulls"),
-        pytest.param(request({"metadata": []}), "…", id="odd"),
-        pytest.param(request(None, old=pod(), name="web-3"), "web-3", id="deletion"),
-    ],
-)
-def test_the_name_for_people(asked: AdmissionRequest, name: str) -> None:
+def test_the_name_for_people() -> None:
     """An object is called by its name, or by what its name will begin with."""
-    assert asked.display_name == name
+    asked = {
+        "web-1": request(pod(), name="web-1"),
+        "web-2": request(pod(metadata={"name": "web-2"}), name=""),
+        "web-…": request({"metadata": {"generateName": "web-"}}),
+        "web-3": request(None, old=pod(), name="web-3"),
+    }
+    odd = [request({"metadata": metadata}) for metadata in ({"name": None, "generateName": None}, [])]
+
+    assert [each.display_name for each in (*asked.values(), *odd)] == [*asked, "…", "…"]
 
 
-@pytest.mark.parametrize(
-    ("metadata", "owned"),
-    [
-        pytest.param(owner(), True, id="controller"),
-        pytest.param(
-            {"ownerReferences": [*owner(controller=False)["ownerReferences"], *owner()["ownerReferences"]]},
-            True,
-            id="one-of-two",
-        ),
-        pytest.param(owner(controller=False), False, id="owner-without-control"),
-        pytest.param({"ownerReferences": [{"controller": "true"}]}, False, id="text"),
-        pytest.param({"ownerReferences": [{}, None, "x"]}, False, id="odd-references"),
-        pytest.param({"ownerReferences": None}, False, id="null"),
-        pytest.param({"ownerReferences": {"controller": True}}, False, id="map"),
-        pytest.param({}, False, id="none"),
-    ],
-)
-def test_owned_objects(metadata: dict[str, Any], owned: bool) -> None:  # noqa: FBT001
+def test_owned_objects() -> None:
     """An object is owned when a controller says so in an owner reference."""
-    assert is_owned({"metadata": metadata}) is owned
+    both = [*owner(controller=False)["ownerReferences"], *owner()["ownerReferences"]]
+    owned = [owner(), {"ownerReferences": both}]
+    references: list[Any] = [[{"controller": "true"}], [{}, None, "x"], None, {"controller": True}]
+    others = [owner(controller=False), {}, *({"ownerReferences": each} for each in references)]
+
+    assert [metadata for metadata in (*owned, *others) if is_owned({"metadata": metadata})] == owned
 
 
 def test_mirror_pods_and_deletion() -> None:

@@ -34,15 +34,6 @@ def _violation(path: str, value: str = "7", **fields: str) -> Violation:
     return Violation(path=path, value=value, **{**parts, **fields})
 
 
-@pytest.mark.parametrize(
-    ("problem", "line"),
-    [pytest.param("is odd", "spec.a: 7 is odd", id="problem"), pytest.param("", "spec.a: 7", id="no-problem")],
-)
-def test_the_line_of_a_violation(problem: str, line: str) -> None:
-    """Path, what was found and what is wrong with it make a line, without blanks at its end."""
-    assert _violation("spec.a", problem=problem).line == line
-
-
 def test_violations_are_ordered_and_grouped() -> None:
     """Lines stand below their summary, by rule and path, and each remedy is given once, after them."""
     found = [
@@ -63,35 +54,17 @@ def test_violations_are_ordered_and_grouped() -> None:
         "  spec.b: 7 is odd\n"
         "Do that."
     )
-    assert describe(reversed(found)) == describe(found)
+    assert (describe(reversed(found)), describe([])) == (describe(found), "")
 
 
-def test_nothing_to_describe() -> None:
-    """Without violations there is no text."""
-    assert describe([]) == ""
-
-
-@pytest.mark.parametrize(
-    ("found", "counted"),
-    [
-        pytest.param(0, (), id="none"),
-        pytest.param(24, (), id="all-fit"),
-        pytest.param(25, ("and 1 more",), id="one-too-many"),
-        pytest.param(400, ("and 376 more",), id="many-too-many"),
-    ],
-)
+@pytest.mark.parametrize(("found", "counted"), [(0, ()), (24, ()), (25, ("and 1 more",)), (400, ("and 376 more",))])
 def test_long_lists_of_warnings(found: int, counted: tuple[str, ...]) -> None:
-    """A list that is too long for the API server ends in the number of what it leaves out."""
+    """A list that is too long for the API server, or whose words are too many, ends in the number that it leaves out."""
     lines = [f"spec.items[{number}]: 7 is odd" for number in range(found)]
+    long = [str(number % 10) * 250 for number in range(20)]
 
     assert limited(lines) == (*lines[:24], *counted)
-
-
-def test_warnings_of_many_words() -> None:
-    """What is dropped by the API server, since all together is too long, is left out here, and counted."""
-    lines = [str(number % 10) * 250 for number in range(20)]
-
-    assert limited(lines, 1) == (*lines[:16], "and 5 more")
+    assert limited(long, 1) == (*long[:16], "and 5 more")
 
 
 @pytest.mark.parametrize(
@@ -186,41 +159,33 @@ def _answer(
     return validate(request(pod()), RuleSet(rules, help=help_), StaticFacts(TODAY))
 
 
-def test_a_refusal_ends_with_the_address_of_its_section() -> None:
-    """The section is that of whose message the refusal has most."""
-    assert _message(_HELP, _problem("labels", "Not a allowed.", "must not go")) == (
-        "Not a allowed.\n  metadata: a must not go\nMend it.\nRead on: https://docs.example.org/labels/#removed"
-    )
+def test_a_refusal_ends_with_the_addresses_of_its_sections() -> None:
+    """The section is that of whose message the refusal has most, and each line stands once.
 
-
-def test_each_section_has_a_line_and_each_line_stands_once() -> None:
-    """Several rules that refuse have a line each; a policy that is not shipped is explained as the cluster's own."""
-    message = _message(
-        _HELP,
-        *(_problem("labels", f"Not {name} allowed.") for name in "ab"),
-        _problem("lock", "Locked"),
-        _problem("mine", "No"),
-    )
-
-    assert message.splitlines()[-3:] == [
-        "Read on: https://docs.example.org/labels/#reserved",
-        "Read on: https://docs.example.org/packs/#lock",
-        "Read on: https://docs.example.org/policies/#denied",
+    A policy that is not shipped is explained as the cluster's own, words without a section on the page of their rule,
+    and what could not be judged on that about the service. By default there is no address.
+    """
+    removed = _problem("labels", "Not a allowed.", "must not go")
+    several = [*(_problem("labels", f"Not {name} allowed.") for name in "ab"), _problem("lock", "Locked")]
+    found = [
+        _message(_HELP, removed),
+        _message(_HELP, *several, _problem("mine", "No")),
+        _message(_HELP, _problem("labels", "New words")),
+        _message(_HELP, _problem("labels", ""), error=ValueError("x")),
+        _message(Help(), removed),
     ]
 
-
-def test_words_without_a_section_lead_to_the_page() -> None:
-    """A message that no section has leads to the page of its rule."""
-    assert (
-        _message(_HELP, _problem("labels", "New words")).splitlines()[-1] == "Read on: https://docs.example.org/labels/"
-    )
-
-
-def test_a_rule_that_failed_is_explained() -> None:
-    """What could not be judged leads to the page about the service."""
-    last = _message(_HELP, _problem("labels", ""), error=ValueError("x")).splitlines()[-1]
-
-    assert last == "Read on: https://docs.example.org/service/#not-evaluated"
+    assert found[0].startswith("Not a allowed.\n  metadata: a must not go\nMend it.\nRead on: ")
+    assert [[line for line in text.splitlines() if line.startswith("Read on: ")] for text in found] == [
+        [f"Read on: https://docs.example.org/{place}" for place in places]
+        for places in (
+            ("labels/#removed",),
+            ("labels/#reserved", "packs/#lock", "policies/#denied"),
+            ("labels/",),
+            ("service/#not-evaluated",),
+            (),
+        )
+    ]
 
 
 def test_warnings_end_with_the_addresses_of_their_sections() -> None:
@@ -253,14 +218,6 @@ def test_addresses_never_drive_out_warnings() -> None:
 
     assert answer == plain
     assert WARNINGS_LENGTH - 400 < sum(map(len, answer)) <= WARNINGS_LENGTH
-
-
-def test_nothing_is_said_without_an_address() -> None:
-    """By default a refusal ends as before, and so do warnings."""
-    violation = _problem("labels", "Not a allowed.")
-
-    assert _message(Help(), violation).splitlines()[-1] == "Mend it."
-    assert [line for line in _answer(Help(), violation, action="warn").warnings if "Read on" in line] == []
 
 
 def test_a_long_refusal_keeps_its_address() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
 
-_OBJECT = {
+_OBJECT: Any = {
     "spec": {
         "tasks": [{"template": {"a": 1}}, {}, None, {"template": None}],
         "replicas": {"Launcher": {"template": "l"}, "worker-2": {"template": []}, "odd": 3},
@@ -35,14 +35,8 @@ def test_patterns(text: str, pattern: Pattern) -> None:
 @pytest.mark.parametrize(
     ("text", "position"),
     [
-        pytest.param(".spec", 0, id="leading-dot"),
-        pytest.param("[*].a", 0, id="leading-wildcard"),
-        pytest.param("spec.", 4, id="trailing-dot"),
-        pytest.param("spec..a", 4, id="two-dots"),
-        pytest.param("spec[0]", 4, id="index"),
-        pytest.param("spec[*]a", 7, id="no-dot-after-a-wildcard"),
-        pytest.param("spec[", 4, id="open-bracket"),
-        pytest.param("a.b]", 3, id="closing-bracket"),
+        *((".spec", 0), ("[*].a", 0), ("spec.", 4), ("spec..a", 4), ("spec[0]", 4), ("spec[", 4)),
+        *(("spec[*]a", 7), ("a.b]", 3)),
     ],
 )
 def test_what_is_no_pattern(text: str, position: int) -> None:
@@ -55,30 +49,25 @@ def test_what_is_no_pattern(text: str, position: int) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("pattern", "found"),
-    [
-        pytest.param("", [((), _OBJECT)], id="the-object"),
-        pytest.param("spec.absent", [], id="absent-key"),
-        pytest.param("metadata.labels", [], id="absent-parent"),
-        pytest.param("spec.tasks.template", [], id="key-of-a-list"),
-        pytest.param("spec.replicas[*].template", [], id="items-of-a-map"),
-        pytest.param("spec.tasks.*", [], id="values-of-a-list"),
-        pytest.param(
-            "spec.tasks[*].template",
-            [(("spec", "tasks", 0, "template"), {"a": 1}), (("spec", "tasks", 3, "template"), None)],
-            id="items-with-null",
-        ),
-        pytest.param(
-            "spec.replicas.*.template",
-            [(("spec", "replicas", "Launcher", "template"), "l"), (("spec", "replicas", "worker-2", "template"), [])],
-            id="values",
-        ),
-    ],
-)
-def test_locating(pattern: str, found: list[tuple[Location, Any]]) -> None:
+def test_locating() -> None:
     """Every place that is there is found in order with its value, a null too; absent or odd parents yield nothing."""
-    assert list(locate(_OBJECT, parse(pattern))) == found
+    replicas = _OBJECT["spec"]["replicas"]
+    found: dict[str, list[tuple[Location, Any]]] = {
+        "": [((), _OBJECT)],
+        "spec.tasks[*].template": [
+            (("spec", "tasks", 0, "template"), {"a": 1}),
+            (("spec", "tasks", 3, "template"), None),
+        ],
+        "spec.replicas.*.template": [
+            (("spec", "replicas", name, "template"), replicas[name]["template"]) for name in ("Launcher", "worker-2")
+        ],
+    }
+    absent = ("spec.absent", "metadata.labels", "spec.tasks.template", "spec.replicas[*].template", "spec.tasks.*")
+
+    assert {path: list(locate(_OBJECT, parse(path))) for path in (*found, *absent)} == {
+        **found,
+        **{path: [] for path in absent},
+    }
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_violations_are_ordered_and_grouped() -> None:
 
 @pytest.mark.parametrize(("found", "counted"), [(0, ()), (24, ()), (25, ("and 1 more",)), (400, ("and 376 more",))])
 def test_long_lists_of_warnings(found: int, counted: tuple[str, ...]) -> None:
-    """A list that is too long for the API server, or whose words are too many, ends in the number that it leaves out."""
+    """A list that is too long for the API server, or has too many words, ends in the number that it leaves out."""
     lines = [f"spec.items[{number}]: 7 is odd" for number in range(found)]
     long = [str(number % 10) * 250 for number in range(20)]
 

@@ -41,6 +41,7 @@ from certs.material import (
     weakness,
 )
 
+Forge = Callable[..., tuple[x509.Certificate, Any]]
 _BLOCK = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
@@ -51,42 +52,21 @@ def test_blocks_are_numbered_and_placed() -> None:
     assert blocks(text) == (PemBlock("CERTIFICATE", _BLOCK, 1, 2), PemBlock("CERTIFICATE", _BLOCK, 2, 7))
 
 
+_NO_END = "block {} (line {}) begins a CERTIFICATE and has no END line: it was cut off"
+_DER = "it is binary (DER?), not PEM; convert it: openssl x509 -inform der, or openssl pkey -inform der"
+
+
 @pytest.mark.parametrize(
     ("text", "message", "damaged"),
     [
-        pytest.param(b"", "it is empty", True, id="empty"),
-        pytest.param(b"\0\0\0\0", "it is empty", True, id="zeros"),
-        pytest.param(b"-----BEG", "it is cut off within its first line", True, id="first-line"),
-        pytest.param(
-            _BLOCK[:-10], "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off", True, id="end"
-        ),
-        pytest.param(
-            _BLOCK + b"# x\n" + _BLOCK[:30] + b"\n" + _BLOCK,
-            "block 2 (line 5) begins a CERTIFICATE and has no END line: it was cut off",
-            True,
-            id="second-block",
-        ),
-        pytest.param(
-            _BLOCK[28:],
-            "line 2 ends a CERTIFICATE that never began: the text was cut off at its start",
-            True,
-            id="start",
-        ),
-        pytest.param(
-            _BLOCK.replace(b"END CERTIFICATE", b"END PRIVATE KEY"),
-            "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off",
-            True,
-            id="labels",
-        ),
-        pytest.param(
-            b"hello", "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)", False, id="something-else"
-        ),
-        pytest.param(
-            b"\x30\x82\x01",
-            "it is binary (DER?), not PEM; convert it: openssl x509 -inform der, or openssl pkey -inform der",
-            False,
-            id="der",
-        ),
+        *((text, "it is empty", True) for text in (b"", b"\0\0\0\0")),
+        (b"-----BEG", "it is cut off within its first line", True),
+        (_BLOCK[:-10], _NO_END.format(1, 1), True),
+        (_BLOCK + b"# x\n" + _BLOCK[:30] + b"\n" + _BLOCK, _NO_END.format(2, 5), True),
+        (_BLOCK[28:], "line 2 ends a CERTIFICATE that never began: the text was cut off at its start", True),
+        (_BLOCK.replace(b"END CERTIFICATE", b"END PRIVATE KEY"), _NO_END.format(1, 1), True),
+        (b"hello", "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)", False),
+        (b"\x30\x82\x01", _DER, False),
     ],
 )
 def test_text_that_is_not_pem_is_refused(text: bytes, message: str, *, damaged: bool) -> None:
@@ -156,36 +136,18 @@ _SETS = st.lists(st.integers(0, 11), max_size=16).map(lambda picks: tuple(_autho
 _WHEN = st.integers(-5, 90).map(lambda days: _START + timedelta(days=days))
 
 
-@given(_SETS, _WHEN)
-def test_merging_again_changes_nothing(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
-    """Merging is idempotent."""
-    once = merge(certificates, when)
-
-    assert merge(once, when) == once
-
-
-@given(_SETS, _WHEN)
-def test_all_that_live_are_there_once(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
-    """Every unexpired CA is in the bundle exactly once, and no other."""
-    merged = merge(certificates, when)
-
-    assert set(merged) == {certificate for certificate in certificates if certificate.not_valid_after_utc >= when}
-    assert len(set(merged)) == len(merged)
-
-
 @given(_SETS.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))), _WHEN)
-def test_the_order_given_does_not_matter(
-    orders: tuple[tuple[x509.Certificate, ...], list[x509.Certificate]], when: datetime
-) -> None:
-    """Replicas that learned of the same CAs in different orders write the same bytes."""
-    assert merge(orders[0], when).pem == merge(orders[1], when).pem
+def test_merging(orders: tuple[tuple[x509.Certificate, ...], list[x509.Certificate]], when: datetime) -> None:
+    """Every unexpired CA is in the bundle exactly once, and no other; to merge again changes nothing.
 
+    Replicas that learned of the same CAs in different orders write the same bytes, and they are read again as they are.
+    """
+    merged = merge(orders[0], when)
 
-@given(_SETS, _WHEN)
-def test_a_bundle_comes_back_from_pem(certificates: tuple[x509.Certificate, ...], when: datetime) -> None:
-    """What is written is read again, order and all; nothing at all cannot be read."""
-    merged = merge(certificates, when)
-
+    assert set(merged) == {certificate for certificate in orders[0] if certificate.not_valid_after_utc >= when}
+    assert len(set(merged)) == len(merged)
+    assert merge(merged, when) == merged
+    assert merge(orders[1], when).pem == merged.pem
     if merged:
         assert Bundle.from_pem(merged.pem) == merged
     else:
@@ -197,27 +159,14 @@ def test_a_bundle_comes_back_from_pem(certificates: tuple[x509.Certificate, ...]
 _EC_PARAMETERS = b"-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n"
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        pytest.param(new_key(), id="ec"),
-        pytest.param(rsa.generate_private_key(65537, 2048), id="rsa"),
-        pytest.param(ed25519.Ed25519PrivateKey.generate(), id="ed25519"),
-    ],
-)
-def test_keys_come_back_as_they_were(key: Any) -> None:
-    """Each kind of key that can serve TLS is written and read again."""
-    text = key_pem(key)
-
-    assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())
-
-
-def test_ec_parameters_before_the_key_are_skipped() -> None:
-    """The output of `openssl ecparam -genkey` loads as it is."""
-    key = new_key()
-    text = _EC_PARAMETERS + key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-
-    assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())
+def test_keys_come_back_as_they_were() -> None:
+    """Each kind of key that can serve TLS is written and read again, also after the parameters that openssl writes."""
+    ec_key = new_key()
+    keys: list[Any] = [ec_key, rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate()]
+    texts = [key_pem(key) for key in keys]
+    traditional = ec_key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    for key, text in zip((*keys, ec_key), (*texts, _EC_PARAMETERS + traditional), strict=True):
+        assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL], ids=["pkcs8", "traditional"])
@@ -233,23 +182,11 @@ def test_encrypted_keys_are_refused(form: PrivateFormat) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "kind"),
-    [
-        pytest.param(ed448.Ed448PrivateKey.generate(), "Ed448", id="ed448"),
-        pytest.param(x25519.X25519PrivateKey.generate(), "X25519", id="x25519"),
-    ],
-)
-def test_kinds_that_cannot_serve_are_refused(key: Any, kind: str, pem: Callable[..., bytes]) -> None:
-    """A key that Go or OpenSSL cannot use in TLS is refused, with the kinds that can be."""
-    with pytest.raises(PairError) as raised:
-        load_key(pem(key))
-
-    assert str(raised.value) == f"the private key is a {kind} key; use EC, RSA or Ed25519"
-
-
-def test_several_keys_are_refused(pem: Callable[..., bytes]) -> None:
-    """Which of two keys is meant cannot be guessed."""
+def test_keys_that_cannot_serve_are_refused(pem: Callable[..., bytes]) -> None:
+    """A key that Go or OpenSSL cannot use in TLS is refused, with those that can be; so are two."""
+    for key, kind in ((ed448.Ed448PrivateKey.generate(), "Ed448"), (x25519.X25519PrivateKey.generate(), "X25519")):
+        with pytest.raises(PairError, match=f"^the private key is a {kind} key; use EC, RSA or Ed25519$"):
+            load_key(pem(key))
     with pytest.raises(PemError, match="it holds 2 private keys; exactly one belongs there"):
         load_key(pem(new_key(), new_key()))
 
@@ -279,27 +216,21 @@ def test_strings_become_dns_names_and_addresses() -> None:
     ]
 
 
+_HOST = "has a port, a scheme, a prefix length or brackets"
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        pytest.param("", "'' is empty", id="empty"),
-        pytest.param("bücher.example", "is not ASCII; write it as Punycode (xn--...)", id="unicode"),
-        pytest.param("a_b.example", "has the label 'a_b'", id="underscore"),
-        pytest.param("a..b", "has the label ''", id="empty-label"),
-        pytest.param("example.com.", "has the label ''", id="trailing-dot"),
-        pytest.param("-a.example", "has the label '-a'", id="leading-hyphen"),
-        pytest.param("a" * 64, "a label is 1 to 63 letters", id="long-label"),
-        pytest.param(".".join(["a" * 50] * 6), "has 305 characters, 253 at most", id="long-name"),
-        pytest.param("10.0.0.256", "ends in a number, but is no IPv4 address", id="bad-ipv4"),
-        pytest.param("localhost:9443", "has a port, a scheme, a prefix length or brackets", id="port"),
-        pytest.param("https://localhost", "has a port, a scheme, a prefix length or brackets", id="url"),
-        pytest.param("10.0.0.0/8", "has a port, a scheme, a prefix length or brackets", id="network"),
-        pytest.param("[::1]", "has a port, a scheme, a prefix length or brackets", id="brackets"),
-        pytest.param("fe80::1%eth0", "has a zone", id="zone"),
-        pytest.param("a.*.example", "has the label '*'", id="inner-wildcard"),
-        pytest.param("*", "has the label '*'", id="bare-wildcard"),
-        pytest.param("a b", "has the label 'a b'", id="space"),
-        pytest.param("a\nb", "has the label 'a\\nb'", id="newline"),
+        *(("", "'' is empty"), ("bücher.example", "is not ASCII; write it as Punycode (xn--...)")),
+        *((name, "has the label ''") for name in ("a..b", "example.com.")),
+        *(("a_b.example", "has the label 'a_b'"), ("-a.example", "has the label '-a'"), ("a b", "has the label 'a b'")),
+        *((name, "has the label '*'") for name in ("a.*.example", "*")),
+        *(("a" * 64, "a label is 1 to 63 letters"), ("a\nb", "has the label 'a\\nb'")),
+        (".".join(["a" * 50] * 6), "has 305 characters, 253 at most"),
+        ("10.0.0.256", "ends in a number, but is no IPv4 address"),
+        *((name, _HOST) for name in ("localhost:9443", "https://localhost", "10.0.0.0/8", "[::1]")),
+        ("fe80::1%eth0", "has a zone"),
     ],
 )
 def test_bad_names_are_refused_with_the_cause(name: str, problem: str) -> None:
@@ -311,10 +242,14 @@ def test_bad_names_are_refused_with_the_cause(name: str, problem: str) -> None:
     assert "good.example" not in str(raised.value)
 
 
-def test_all_bad_names_are_told_at_once() -> None:
-    """One attempt shows every bad name, not only the first."""
+def test_lists_of_names_that_are_refused() -> None:
+    """One attempt shows every bad name; no name at all is good for nothing, and a string is no list of letters."""
     with pytest.raises(InvalidNameError) as raised:
         subject_names(["a_b", "good", "1.2.3"])
+    with pytest.raises(InvalidNameError, match="no names"):
+        subject_names([])
+    with pytest.raises(InvalidNameError, match=r"names is the string 'localhost'; give a list"):
+        subject_names("localhost")
 
     assert str(raised.value) == (
         "not a DNS name or IP address: 'a_b' has the label 'a_b'; a label is 1 to 63 letters, digits and inner hyphens;"
@@ -322,42 +257,16 @@ def test_all_bad_names_are_told_at_once() -> None:
     )
 
 
-def test_no_names_at_all_are_refused() -> None:
-    """An empty list of names is an error: such a certificate would be good for nothing."""
-    with pytest.raises(InvalidNameError, match="no names"):
-        subject_names([])
+def test_names_match_as_clients_match_them(forge: Forge) -> None:
+    """A wildcard stands for exactly one label, and addresses are compared as addresses; common names do not count."""
+    matching = [("a.example", "A.EXAMPLE"), ("*.example", "a.example"), ("::1", "0:0:0::1")]
+    others = [
+        *(("*.example", name) for name in ("a.b.example", "example", ".example")),
+        *(("a.example", "*.example"), ("*.0.0.1", "10.0.0.1")),
+    ]
 
-
-def test_a_string_is_not_taken_for_a_list_of_letters() -> None:
-    """A single string in place of a list is an error, although it is an iterable of one-letter names."""
-    with pytest.raises(InvalidNameError, match=r"names is the string 'localhost'; give a list"):
-        subject_names("localhost")
-
-
-@pytest.mark.parametrize(
-    ("present", "name", "expected"),
-    [
-        pytest.param(("a.example",), "A.EXAMPLE", True, id="case"),
-        pytest.param(("*.example",), "a.example", True, id="wildcard"),
-        pytest.param(("*.example",), "a.b.example", False, id="wildcard-is-one-label"),
-        pytest.param(("*.example",), "example", False, id="wildcard-is-not-the-parent"),
-        pytest.param(("*.example",), ".example", False, id="wildcard-is-not-empty"),
-        pytest.param(("a.example",), "*.example", False, id="wildcard-wanted"),
-        pytest.param(("*.0.0.1",), "10.0.0.1", False, id="wildcard-is-no-address"),
-        pytest.param(("::1",), "0:0:0::1", True, id="address-forms"),
-        pytest.param((), "a.example", False, id="none"),
-    ],
-)
-def test_names_match_as_clients_match_them(present: tuple[str, ...], name: str, *, expected: bool) -> None:
-    """A wildcard stands for exactly one label, and addresses are compared as addresses."""
-    assert covers(present, name) is expected
-
-
-def test_a_certificate_without_alternative_names_has_no_names(
-    forge: Callable[..., tuple[x509.Certificate, Any]],
-) -> None:
-    """The common name does not count."""
-    assert names_of(forge("cn.example", names=[])[0]) == ()
+    assert [pair for pair in (*matching, *others) if covers(pair[:1], pair[1])] == matching
+    assert (covers((), "a.example"), names_of(forge("cn.example", names=[])[0])) == (False, ())
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?(\.[a-z]{1,10}){1,3}", fullmatch=True), min_size=1))
@@ -378,21 +287,19 @@ def test_any_text_is_a_name_or_an_error(text: str) -> None:
     x509.SubjectAlternativeName([name]).public_bytes()
 
 
-@pytest.mark.parametrize(
-    ("length", "words"),
-    [
-        pytest.param(timedelta(), "0 minutes", id="nothing"),
-        pytest.param(timedelta(seconds=119), "1 minute", id="one-minute"),
-        pytest.param(timedelta(hours=2, seconds=-1), "119 minutes", id="below-two-hours"),
-        pytest.param(timedelta(hours=2), "2 hours", id="two-hours"),
-        pytest.param(timedelta(hours=47, minutes=59), "47 hours", id="below-two-days"),
-        pytest.param(timedelta(days=2), "2 days", id="two-days"),
-        pytest.param(timedelta(days=-3), "3 days", id="past"),
-    ],
-)
-def test_spans_are_in_their_largest_unit_of_two(length: timedelta, words: str) -> None:
+def test_spans_are_in_their_largest_unit_of_two() -> None:
     """A span says as much as is needed, rounded down, whichever way it points."""
-    assert span(length) == words
+    spans = {
+        timedelta(): "0 minutes",
+        timedelta(seconds=119): "1 minute",
+        timedelta(hours=2, seconds=-1): "119 minutes",
+        timedelta(hours=2): "2 hours",
+        timedelta(hours=47, minutes=59): "47 hours",
+        timedelta(days=2): "2 days",
+        timedelta(days=-3): "3 days",
+    }
+
+    assert {length: span(length) for length in spans} == spans
 
 
 def test_moments_are_in_utc() -> None:
@@ -401,42 +308,24 @@ def test_moments_are_in_utc() -> None:
     assert moment(datetime(2026, 3, 1, 1, tzinfo=UTC)) == "2026-03-01 01:00:00 UTC"
 
 
-Forge = Callable[..., tuple[x509.Certificate, Any]]
-
-
-@pytest.mark.parametrize(
-    ("key", "title", "weak"),
-    [
-        pytest.param(ec.generate_private_key(ec.SECP256R1()), "EC P-256", None, id="p256"),
-        pytest.param(ec.generate_private_key(ec.SECP384R1()), "EC P-384", None, id="p384"),
-        pytest.param(ec.generate_private_key(ec.SECP521R1()), "EC P-521", None, id="p521"),
-        pytest.param(ed25519.Ed25519PrivateKey.generate(), "Ed25519", None, id="ed25519"),
-        pytest.param(rsa.generate_private_key(65537, 2048), "RSA 2048", None, id="rsa2048"),
-        pytest.param(
-            ec.generate_private_key(ec.SECP224R1()),
-            "EC secp224r1",
-            "its key is EC secp224r1; use P-256, P-384, P-521",
-            id="p224",
-        ),
-        pytest.param(
-            ec.generate_private_key(ec.SECP256K1()),
-            "EC secp256k1",
-            "its key is EC secp256k1; use P-256, P-384, P-521",
-            id="k256",
-        ),
-        pytest.param(
-            ed448.Ed448PrivateKey.generate(),
-            "Ed448",
-            "its key is Ed448, which Go's TLS does not accept; use EC, RSA or Ed25519",
-            id="ed448",
-        ),
-    ],
-)
-def test_keys_are_named_and_judged(key: Any, title: str, weak: str | None, forge: Forge) -> None:
+def test_keys_are_named_and_judged(forge: Forge, weak_key: rsa.RSAPrivateKey) -> None:
     """Each kind and size of key has a name, and those that some client refuses are weak, with what to use instead."""
-    certificate, _ = forge(key=key)
-
-    assert (key_title(certificate), weakness(certificate)) == (title, weak)
+    keys: dict[str, tuple[Any, str | None]] = {
+        "EC P-256": (ec.generate_private_key(ec.SECP256R1()), None),
+        "EC P-384": (ec.generate_private_key(ec.SECP384R1()), None),
+        "EC P-521": (ec.generate_private_key(ec.SECP521R1()), None),
+        "Ed25519": (ed25519.Ed25519PrivateKey.generate(), None),
+        "RSA 2048": (rsa.generate_private_key(65537, 2048), None),
+        "RSA 1024": (weak_key, "RSA needs 2048 bits or more"),
+        "EC secp224r1": (ec.generate_private_key(ec.SECP224R1()), "use P-256, P-384, P-521"),
+        "EC secp256k1": (ec.generate_private_key(ec.SECP256K1()), "use P-256, P-384, P-521"),
+    }
+    for title, (key, remedy) in keys.items():
+        certificate, _ = forge(key=key)
+        weak = remedy and f"its key is {title}; {remedy}"
+        assert (key_title(certificate), weakness(certificate)) == (title, weak)
+    odd, _ = forge(key=ed448.Ed448PrivateKey.generate())
+    assert weakness(odd) == "its key is Ed448, which Go's TLS does not accept; use EC, RSA or Ed25519"
 
 
 def test_an_unknown_signature_is_weak(forge: Forge) -> None:
@@ -450,16 +339,6 @@ def test_an_unknown_signature_is_weak(forge: Forge) -> None:
     assert (signature_title(odd), weakness(odd)) == (
         "1.2.840.10045.4.3.15",
         "its signature algorithm 1.2.840.10045.4.3.15 is unknown",
-    )
-
-
-def test_short_rsa_keys_are_weak(weak_key: rsa.RSAPrivateKey, forge: Forge) -> None:
-    """RSA below 2048 bits is named with its size and refused with the size that it should have."""
-    certificate, _ = forge(key=weak_key)
-
-    assert (key_title(certificate), weakness(certificate)) == (
-        "RSA 1024",
-        "its key is RSA 1024; RSA needs 2048 bits or more",
     )
 
 

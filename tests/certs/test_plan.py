@@ -138,83 +138,51 @@ def test_a_whole_life(now: datetime) -> None:
     assert rotations == 5  # At the start, and at the first look after two thirds of each life.
 
 
-@pytest.mark.parametrize("jump", [-3650, -30, 30, 3650], ids="{} days".format)
+@pytest.mark.parametrize("jump", [-3650, -30, -3, 3, 30, 3650], ids="{} days".format)
 def test_a_clock_that_jumps_and_comes_back(jump: int, stored: Mapping[str, bytes], now: datetime) -> None:
-    """Wherever the clock goes, there is a good pair there, and again a good one when it is back."""
+    """Wherever the clock goes, there is a good pair there, and again a good one when it is back.
+
+    What is made by one three days ahead or behind holds for callers whose clock is right, and nothing has to go.
+    """
     there = now + jump * _DAY
     away = plan(stored, _NAMES, there)
     _consistent(away, stored, there)
 
     moved = {**stored, **away.writes}
     back = plan(moved, _NAMES, now)
-
     _consistent(back, moved, now)
+    if abs(jump) == 3:
+        made = plan({}, _NAMES, there)
+        findings = verify(made.leaf.chain, made.bundle, _NAMES, now)
+        assert [finding.text for finding in findings if not finding.ok] == []
+        assert plan(made.writes, _NAMES, now).authority == made.authority
+        assert (CA_CERT in away.writes, back.writes) == (False, {})
 
 
-@pytest.mark.parametrize("jump", [-3, 3], ids="{} days".format)
-def test_a_clock_that_is_days_wrong(jump: int, now: datetime) -> None:
-    """What is made by a clock three days ahead or behind holds for callers whose clock is right, and the CA stays."""
-    made = plan({}, _NAMES, now + jump * _DAY)
-
-    findings = verify(made.leaf.chain, made.bundle, _NAMES, now)
-    assert [finding.text for finding in findings if not finding.ok] == []
-    assert plan(made.writes, _NAMES, now).authority == made.authority
-
-
-@pytest.mark.parametrize("jump", [-3, 3], ids="{} days".format)
-def test_a_short_jump_breaks_nothing(jump: int, stored: Mapping[str, bytes], now: datetime) -> None:
-    """A clock that is three days wrong for a while makes no leaf that has to go when it is right again."""
-    away = plan(stored, _NAMES, now + jump * _DAY)
-    moved = {**stored, **away.writes}
-
-    assert CA_CERT not in away.writes
-    assert plan(moved, _NAMES, now).writes == {}
+_CUT = "is damaged: block 1 (line 1) begins a"
+_OTHER_CA = "tls.crt was renewed: it is signed by another CA than"
 
 
 @pytest.mark.parametrize(
     ("damage", "reasons"),
     [
-        pytest.param({LEAF_CERT: None}, ["tls.crt was renewed: tls.crt is missing"], id="leaf-cert-missing"),
-        pytest.param({LEAF_KEY: None}, ["tls.crt was renewed: tls.key is missing"], id="leaf-key-missing"),
-        pytest.param({LEAF_CERT: None, LEAF_KEY: None}, ["tls.crt was made: there was none"], id="leaf-missing"),
-        pytest.param({LEAF_CERT: 0}, ["tls.crt was renewed: tls.crt is damaged: it is empty"], id="leaf-cert-empty"),
-        pytest.param(
-            {LEAF_KEY: 60},
-            [
-                "tls.crt was renewed: tls.key is damaged: block 1 (line 1) begins a PRIVATE KEY and has no END line",
-            ],
-            id="leaf-key-cut",
-        ),
-        pytest.param(
-            {CA_KEY: None},
-            ["ca.crt was renewed: ca.key is missing", "tls.crt was renewed: it is signed by another CA than"],
-            id="ca-key-missing",
-        ),
-        pytest.param(
-            {CA_CERT: None},
-            ["ca.crt was renewed: ca.crt is missing", "tls.crt was renewed: it is signed by another CA than"],
-            id="ca-cert-missing",
-        ),
-        pytest.param(
-            {CA_CERT: 100},
-            [
-                "ca.crt was renewed: ca.crt is damaged: block 1 (line 1) begins a CERTIFICATE and has no END line",
-                "tls.crt was renewed: it is signed by another CA than",
-            ],
-            id="ca-cert-cut",
-        ),
-        pytest.param({BUNDLE: None}, ["ca-bundle.crt was made: there was none"], id="bundle-missing"),
-        pytest.param(
-            {BUNDLE: 0}, ["ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty"], id="bundle-empty"
-        ),
-        pytest.param(
+        ({LEAF_CERT: None}, ["tls.crt was renewed: tls.crt is missing"]),
+        ({LEAF_KEY: None}, ["tls.crt was renewed: tls.key is missing"]),
+        ({LEAF_CERT: None, LEAF_KEY: None}, ["tls.crt was made: there was none"]),
+        ({LEAF_CERT: 0}, ["tls.crt was renewed: tls.crt is damaged: it is empty"]),
+        ({LEAF_KEY: 60}, [f"tls.crt was renewed: tls.key {_CUT} PRIVATE KEY and has no END line"]),
+        ({CA_KEY: None}, ["ca.crt was renewed: ca.key is missing", _OTHER_CA]),
+        ({CA_CERT: None}, ["ca.crt was renewed: ca.crt is missing", _OTHER_CA]),
+        ({CA_CERT: 100}, [f"ca.crt was renewed: ca.crt {_CUT} CERTIFICATE and has no END line", _OTHER_CA]),
+        ({BUNDLE: None}, ["ca-bundle.crt was made: there was none"]),
+        ({BUNDLE: 0}, ["ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty"]),
+        (
             {CA_KEY: None, BUNDLE: 0},
             [
                 "ca.crt was renewed: ca.key is missing",
-                "ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty",
-                "tls.crt was renewed: it is signed by another CA than",
+                "ca-bundle.crt was renewed: ca-bundle.crt is damaged: it",
+                _OTHER_CA,
             ],
-            id="ca-key-and-bundle",
         ),
     ],
 )
@@ -227,8 +195,7 @@ def test_damage_is_repaired_with_its_reason(
 
     decided = plan(broken, _NAMES, now)
 
-    found = decided.reasons
-    assert [given[: len(expected)] for given, expected in zip(found, reasons, strict=True)] == reasons
+    assert [given[: len(start)] for given, start in zip(decided.reasons, reasons, strict=True)] == reasons
     _consistent(decided, broken, now)
 
 
@@ -281,84 +248,34 @@ def test_other_names_make_another_leaf(stored: Mapping[str, bytes], now: datetim
     assert decided.reasons == ("tls.crt was renewed: it is not for b.example.com, only for a.example.com, 10.0.0.1",)
 
 
-_MISPLACED = "where only CERTIFICATE blocks belong; are certificate and key swapped?"
-_ENCRYPTED = "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
-_UNTOUCHED = "; it was not made here"
-
-
-def _foreign_files(forge: Forge, pem: Pem, authority: Authority) -> dict[str, tuple[dict[str, bytes], str]]:
+def test_files_of_others_are_not_overwritten(forge: Forge, pem: Pem, authority: Authority, now: datetime) -> None:
+    """What was not made here is refused, with the file, what is in it, and that it is left alone."""
     certificate, key = forge("their.example")
     encrypted = pem(key).replace(b"PRIVATE KEY", b"ENCRYPTED PRIVATE KEY")
     ours = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
-    return {
-        "their pair": (
-            {LEAF_CERT: pem(certificate), LEAF_KEY: pem(key)},
-            "tls.crt: it holds CN=their.example, issued by CN=their.example",
-        ),
-        "their pair beside our CA": (
-            {**ours, LEAF_CERT: pem(certificate), LEAF_KEY: pem(key)},
-            "tls.crt: it holds CN=their.example, issued by CN=their.example",
-        ),
-        "their CA": (
-            {CA_CERT: pem(certificate), CA_KEY: pem(key)},
-            "ca.crt: it holds CN=their.example, issued by CN=their.example",
-        ),
-        "a lone certificate": (
-            {LEAF_CERT: pem(certificate)},
-            "tls.crt: it holds CN=their.example, issued by CN=their.example",
-        ),
-        "a lone key": ({LEAF_KEY: pem(key)}, "tls.key: it holds a private key and there is no tls.crt to tell whose"),
-        "an encrypted key": (
+    theirs = {LEAF_CERT: pem(certificate), LEAF_KEY: pem(key)}
+    several = {LEAF_CERT: pem(authority.issue(["a.b"], now).certificate, certificate), LEAF_KEY: pem(key)}
+    held = "it holds CN=their.example, issued by CN=their.example"
+    cases: list[tuple[dict[str, bytes], str]] = [
+        *((files, f"tls.crt: {held}") for files in (theirs, {**ours, **theirs}, {LEAF_CERT: pem(certificate)})),
+        ({CA_CERT: pem(certificate), CA_KEY: pem(key)}, f"ca.crt: {held}"),
+        ({LEAF_KEY: pem(key)}, "tls.key: it holds a private key and there is no tls.crt to tell whose"),
+        (
             {**ours, CA_KEY: encrypted},
-            f"ca.key: {_ENCRYPTED}",
+            "ca.key: the private key is encrypted, and nobody can type its password here: openssl",
         ),
-        "text": (
-            {BUNDLE: b"my notes"},
-            "ca-bundle.crt: it has no PEM block (no line like -----BEGIN CERTIFICATE-----)",
-        ),
-        "a key for a certificate": (
-            {**ours, CA_CERT: pem(key)},
-            f"ca.crt: block 1 (line 1) is a PRIVATE KEY {_MISPLACED}",
-        ),
-        "several leaves": (
-            {
-                **ours,
-                LEAF_CERT: pem(authority.issue(["a.b"], _now(authority)).certificate, certificate),
-                LEAF_KEY: pem(key),
-            },
+        ({BUNDLE: b"my notes"}, "ca-bundle.crt: it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"),
+        ({**ours, CA_CERT: pem(key)}, "ca.crt: block 1 (line 1) is a PRIVATE KEY where only CERTIFICATE blocks belong"),
+        (
+            {**ours, **several},
             "tls.crt: the key belongs to certificate 2 of 2; the leaf has to be the first of its chain",
         ),
-    }
-
-
-def _now(authority: Authority) -> datetime:
-    return authority.certificate.not_valid_before_utc + timedelta(hours=1)
-
-
-_CASES = [
-    "their pair",
-    "their pair beside our CA",
-    "their CA",
-    "a lone certificate",
-    "a lone key",
-    "an encrypted key",
-    "text",
-    "a key for a certificate",
-    "several leaves",
-]
-
-
-@pytest.mark.parametrize("case", _CASES)
-def test_files_of_others_are_not_overwritten(
-    case: str, forge: Forge, pem: Pem, authority: Authority, now: datetime
-) -> None:
-    """What was not made here is refused, with the file, what is in it, and that it is left alone."""
-    files, found = _foreign_files(forge, pem, authority)[case]
-
-    with pytest.raises(ForeignFileError) as raised:
-        plan(files, _NAMES, now)
-
-    assert str(raised.value) == found + _UNTOUCHED
+    ]
+    for files, found in cases:
+        with pytest.raises(ForeignFileError) as raised:
+            plan(files, _NAMES, now)
+        assert str(raised.value).startswith(found)
+        assert str(raised.value).endswith("; it was not made here")
 
 
 def test_a_key_among_files_that_tell_nothing_is_not_overwritten(stored: Mapping[str, bytes], now: datetime) -> None:

@@ -25,22 +25,11 @@ from certs.serving import FollowedFiles, ServingContext
 from .echoing import echoing
 
 Forge = Callable[..., tuple[x509.Certificate, Any]]
-
-
 Pem = Callable[..., bytes]
-
-
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
-
-
 # Clients of the ssl module know no other time than that of the host.
 _TODAY = datetime.now(UTC)
-
-
-@pytest.fixture(scope="module")
-def real_authority() -> Authority:
-    """A CA that is valid today."""
-    return new_authority(_TODAY)
+_LIFE = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +63,20 @@ class Server:
     """A server on a free port with a serving context, and the connections made to it."""
 
     serving: ServingContext
+    authority: Authority
     port: int
     opened: list[asyncio.StreamWriter]
+
+    def serve(self, *names: str) -> Leaf:
+        """Swap to a new pair."""
+        leaf = self.authority.issue(names or ["localhost"], _TODAY)
+        self.serving.swap(leaf.cert_pem, leaf.key_pem)
+        return leaf
+
+    @property
+    def bundle(self) -> Bundle:
+        """The CA of its pairs."""
+        return Bundle((self.authority.certificate,))
 
     async def connect(self, bundle: Bundle | None = None, name: str = "localhost", **settings: Any) -> Connection:
         """Connect as a client that trusts the bundle, or anybody without one."""
@@ -94,6 +95,34 @@ class Server:
         self.opened.append(writer)
         return Connection(reader, writer)
 
+    def caller(self, pair: Leaf | None, version: ssl.TLSVersion, directory: Path) -> ssl.SSLContext:
+        """The context of a client with a pair, or without."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = context.maximum_version = version
+        context.load_verify_locations(cadata=self.authority.cert_pem.decode())
+        if pair is not None:
+            path = directory / "caller.pem"
+            path.write_bytes(pair.cert_pem + pair.key_pem)
+            context.load_cert_chain(path)
+        return context
+
+    async def call(self, context: ssl.SSLContext) -> str:
+        """Send a line: whether it came back."""
+        try:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", self.port, ssl=context, server_hostname="localhost"
+            )
+        except (ssl.SSLError, ConnectionError):
+            return _REFUSED
+        try:
+            writer.write(b"hello\n")
+            # Under TLS 1.3 a client learns that it was refused when it reads.
+            return _ANSWERED if await reader.readline() == b"hello\n" else _REFUSED
+        except (ssl.SSLError, ConnectionError):
+            return _REFUSED
+        finally:
+            writer.transport.abort()
+
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
@@ -101,109 +130,76 @@ async def server() -> AsyncIterator[Server]:
     serving = ServingContext()
     opened: list[asyncio.StreamWriter] = []
     async with echoing(serving) as port:
-        yield Server(serving, port, opened)
+        yield Server(serving, new_authority(_TODAY), port, opened)
         for writer in opened:
             writer.close()
             await writer.wait_closed()
 
 
-async def test_a_client_that_trusts_the_bundle_connects(server: Server, real_authority: Authority) -> None:
+async def test_a_client_that_trusts_the_bundle_connects(server: Server) -> None:
     """By name, by address and by wildcard: a strict client verifies what we serve, and speaks HTTP/1.1 over TLS 1.3."""
-    leaf = real_authority.issue(["localhost", "127.0.0.1", "*.example.com"], _TODAY)
-    server.serving.swap(leaf.cert_pem, leaf.key_pem)
-    bundle = Bundle((real_authority.certificate,))
+    leaf = server.serve("localhost", "127.0.0.1", "*.example.com")
 
     for name in ("localhost", "127.0.0.1", "a.example.com"):
-        connection = await server.connect(bundle, name)
+        connection = await server.connect(server.bundle, name)
 
         agreed = (connection.fingerprint, connection.tls.version(), connection.tls.selected_alpn_protocol())
         assert agreed == (leaf.fingerprint, "TLSv1.3", "http/1.1")
         assert await connection.echo(b"hello\n") == b"hello\n"
+    old = await server.connect(server.bundle, maximum_version=ssl.TLSVersion.TLSv1_2)
+    assert (old.tls.version(), server.serving.context.minimum_version) == ("TLSv1.2", ssl.TLSVersion.TLSv1_2)
 
 
-async def test_tls_1_2_is_the_oldest(server: Server, real_authority: Authority) -> None:
-    """A TLS 1.2 client connects, and the context would not go below that for any."""
-    leaf = real_authority.issue(["localhost"], _TODAY)
-    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+async def test_clients_that_refuse(server: Server, forge: Forge, pem: Pem) -> None:
+    """A name that is not on the leaf is no name of ours, and a CA of the same name is not the same CA.
 
-    connection = await server.connect(Bundle((real_authority.certificate,)), maximum_version=ssl.TLSVersion.TLSv1_2)
-
-    assert connection.tls.version() == "TLSv1.2"
-    assert server.serving.context.minimum_version == ssl.TLSVersion.TLSv1_2
-
-
-@pytest.mark.parametrize("name", ["other.example", "127.0.0.2"])
-async def test_a_client_that_dials_another_name_refuses(server: Server, real_authority: Authority, name: str) -> None:
-    """A name that is not on the leaf is no name of ours."""
-    leaf = real_authority.issue(["localhost", "127.0.0.1"], _TODAY)
-    server.serving.swap(leaf.cert_pem, leaf.key_pem)
-
-    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch, certificate is not valid for"):
-        await server.connect(Bundle((real_authority.certificate,)), name)
-
-
-async def test_a_client_that_trusts_another_authority_refuses(server: Server, real_authority: Authority) -> None:
-    """A CA of the same name is not the same CA."""
-    leaf = real_authority.issue(["localhost"], _TODAY)
-    server.serving.swap(leaf.cert_pem, leaf.key_pem)
-
+    A certificate without alternative names is refused by a client that, as Go does, ignores the common name.
+    """
+    server.serve("localhost", "127.0.0.1")
+    for name in ("other.example", "127.0.0.2"):
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch, certificate is not valid for"):
+            await server.connect(server.bundle, name)
     with pytest.raises(ssl.SSLCertVerificationError):
         await server.connect(Bundle((new_authority(_TODAY).certificate,)))
 
-
-async def test_the_common_name_alone_is_not_enough(server: Server, forge: Forge, pem: Pem) -> None:
-    """A certificate without alternative names is refused by a client that, as Go does, ignores the common name."""
-    life = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
-    ca = forge("CA", names=[], extensions=[x509.BasicConstraints(ca=True, path_length=None)], **life)
-    certificate, key = forge("localhost", names=[], issuer=ca, **life)
+    ca = forge("CA", names=[], extensions=[x509.BasicConstraints(ca=True, path_length=None)], **_LIFE)
+    certificate, key = forge("localhost", names=[], issuer=ca, **_LIFE)
     server.serving.swap(pem(certificate), pem(key))
-
+    lenient: dict[str, Any] = {"verify_flags": ssl.VerifyFlags.VERIFY_DEFAULT, "hostname_checks_common_name": False}
     with pytest.raises(ssl.SSLCertVerificationError, match="not valid for 'localhost'"):
-        await server.connect(
-            Bundle((ca[0],)), verify_flags=ssl.VerifyFlags.VERIFY_DEFAULT, hostname_checks_common_name=False
-        )
+        await server.connect(Bundle((ca[0],)), **lenient)
 
 
-async def test_an_open_connection_survives_a_swap(server: Server, real_authority: Authority) -> None:
+async def test_an_open_connection_survives_a_swap(server: Server) -> None:
     """A connection from before the swap goes on; one from after it sees the new leaf."""
-    old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
-    bundle = Bundle((real_authority.certificate,))
-    server.serving.swap(old.cert_pem, old.key_pem)
-    before = await server.connect(bundle)
-
-    server.serving.swap(new.cert_pem, new.key_pem)
-    after = await server.connect(bundle)
+    old = server.serve()
+    before = await server.connect(server.bundle)
+    new = server.serve()
+    after = await server.connect(server.bundle)
 
     assert (before.fingerprint, after.fingerprint) == (old.fingerprint, new.fingerprint)
     assert [await before.echo(b"1\n"), await after.echo(b"2\n"), await before.echo(b"3\n")] == [b"1\n", b"2\n", b"3\n"]
 
 
-async def test_a_pair_that_does_not_match_changes_nothing(server: Server, real_authority: Authority) -> None:
-    """After a refused swap new connections are shown the old leaf, as if nothing had happened."""
-    old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
-    bundle = Bundle((real_authority.certificate,))
-    server.serving.swap(old.cert_pem, old.key_pem)
-
-    with pytest.raises(KeyMismatchError) as raised:
-        server.serving.swap(new.cert_pem, old.key_pem)
-
-    assert (await server.connect(bundle)).fingerprint == old.fingerprint
-    assert server.serving.leaf == old
-    assert (server.serving.failure, server.serving.unready_reason(_TODAY)) == (str(raised.value), None)
-
-
-async def test_a_pair_that_openssl_refuses_changes_nothing(
-    server: Server, real_authority: Authority, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
+async def test_a_pair_that_is_refused_changes_nothing(
+    server: Server, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
 ) -> None:
-    """A key too weak for OpenSSL is refused with its own word for that, and the old leaf is served."""
-    old = real_authority.issue(["localhost"], _TODAY)
+    """After it new connections are shown the old leaf, as if nothing had happened.
+
+    A key too weak for OpenSSL is refused with its own word for that.
+    """
+    old, new = server.serve(), server.authority.issue(["localhost"], _TODAY)
     server.serving.swap(old.cert_pem, old.key_pem)
-    certificate, key = forge(key=weak_key)
-
-    with pytest.raises(CertificateError, match="OpenSSL refuses the pair: EE_KEY_TOO_SMALL"):
-        server.serving.swap(pem(certificate), pem(key))
-
-    assert (await server.connect()).fingerprint == old.fingerprint
+    weak = forge(key=weak_key)
+    for pair, error, words in (
+        ((new.cert_pem, old.key_pem), KeyMismatchError, "the key does not match"),
+        (tuple(map(pem, weak)), CertificateError, "OpenSSL refuses the pair: EE_KEY_TOO_SMALL"),
+    ):
+        with pytest.raises(error, match=words) as raised:
+            server.serving.swap(*pair)
+        assert (await server.connect()).fingerprint == old.fingerprint
+        assert server.serving.leaf == old
+        assert (server.serving.failure, server.serving.unready_reason(_TODAY)) == (str(raised.value), None)
 
 
 async def test_nothing_of_an_old_kind_of_key_stays(server: Server, forge: Forge, pem: Pem) -> None:
@@ -227,10 +223,9 @@ async def test_nothing_of_an_old_kind_of_key_stays(server: Server, forge: Forge,
         assert shown == [fingerprint(certificate)] * 2
 
 
-async def test_connections_are_not_resumed(server: Server, real_authority: Authority) -> None:
+async def test_connections_are_not_resumed(server: Server) -> None:
     """No client is given a ticket by which it could come back without being shown the current certificate."""
-    leaf = real_authority.issue(["localhost"], _TODAY)
-    server.serving.swap(leaf.cert_pem, leaf.key_pem)
+    server.serve()
 
     for version in _VERSIONS:
         connection = await server.connect(maximum_version=version)
@@ -240,29 +235,20 @@ async def test_connections_are_not_resumed(server: Server, real_authority: Autho
         assert session is None or not session.has_ticket
 
 
-async def test_without_a_pair_clients_are_turned_away(server: Server, real_authority: Authority) -> None:
+async def test_without_a_pair_clients_are_turned_away(server: Server, pem: Pem) -> None:
     """Before the first pair no handshake succeeds, the reason is told, and the first pair ends that."""
+    serving, leaf = server.serving, server.authority.issue(["localhost"], _TODAY)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await server.connect()
-    serving = server.serving
     assert (serving.leaf, serving.unready_reason(_TODAY)) == (None, "no certificate is served yet")
-
-    leaf = real_authority.issue(["localhost"], _TODAY)
-    serving.swap(leaf.cert_pem, leaf.key_pem)
-
-    assert (await server.connect()).fingerprint == leaf.fingerprint
-    assert (serving.leaf, serving.unready_reason(_TODAY)) == (leaf, None)
-
-
-def test_an_attempt_that_failed_is_in_the_reason(leaf: Leaf, pem: Pem) -> None:
-    """Not ready because of a bad pair says which fault the pair has; a good one clears it."""
-    serving = ServingContext()
     with pytest.raises(KeyMismatchError) as raised:
         serving.swap(leaf.cert_pem, pem(new_key()))
+    assert serving.unready_reason(_TODAY) == f"no certificate is served yet: {raised.value}"
 
-    assert serving.unready_reason(leaf.not_before) == f"no certificate is served yet: {raised.value}"
-    serving.swap(leaf.cert_pem, leaf.key_pem)
-    assert (serving.failure, serving.unready_reason(leaf.not_before)) == (None, None)
+    leaf = server.serve()
+
+    assert (await server.connect()).fingerprint == leaf.fingerprint
+    assert (serving.leaf, serving.failure, serving.unready_reason(_TODAY)) == (leaf, None, None)
 
 
 def test_a_leaf_out_of_its_time_is_not_ready(leaf: Leaf) -> None:
@@ -300,11 +286,10 @@ class Followed:
             return str(error)
 
 
-def test_files_are_followed(
-    tmp_path: Path, real_authority: Authority, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
-) -> None:
+def test_files_are_followed(tmp_path: Path, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey) -> None:
     """Each look tells new content from the same; a pair that is refused is refused again, and the old one is kept."""
-    old, new = (real_authority.issue(["localhost"], _TODAY) for _ in range(2))
+    authority = new_authority(_TODAY)
+    old, new = (authority.issue(["localhost"], _TODAY) for _ in range(2))
     weak, weak_key = forge(key=weak_key)
     followed = Followed(tmp_path)
     both = f"{followed.cert} and {followed.key}: "
@@ -357,9 +342,6 @@ def test_keys_are_gone_once_they_are_loaded(leaf: Leaf, tmp_path: Path, monkeypa
 _ANSWERED, _REFUSED = "answered", "refused"
 
 
-_SERVING_CLIENTS_VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
-
-
 @dataclass(frozen=True, slots=True)
 class Callers:
     """A CA of callers, and how to make a pair of it."""
@@ -370,12 +352,11 @@ class Callers:
     def issue(self, purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH, **life: datetime) -> Leaf:
         """A pair for one caller."""
         issuer = (self.authority.certificate, self.authority.key)
-        life = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)} | life
         own = self.authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         # By it OpenSSL tells two CAs of one name apart; all common tools write it.
         signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
         use = [x509.ExtendedKeyUsage([purpose]), signer]
-        certificate, key = self.forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **life)
+        certificate, key = self.forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **_LIFE | life)
         return Leaf((certificate,), key)
 
     @property
@@ -390,61 +371,9 @@ def callers(forge: Forge) -> list[Callers]:
     return [Callers(new_authority(_TODAY), forge) for _ in range(2)]
 
 
-@dataclass(frozen=True, slots=True)
-class ServingClientsServer:
-    """A server on a free port, the context that it listens with, and the CA of its own pair."""
-
-    serving: ServingContext
-    authority: Authority
-    port: int
-
-    def show(self) -> None:
-        """Swap to a new pair."""
-        leaf = self.authority.issue(["localhost"], _TODAY)
-        self.serving.swap(leaf.cert_pem, leaf.key_pem)
-
-    def caller(self, pair: Leaf | None, version: ssl.TLSVersion, directory: Path) -> ssl.SSLContext:
-        """The context of a client with a pair, or without."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = context.maximum_version = version
-        context.load_verify_locations(cadata=self.authority.cert_pem.decode())
-        if pair is not None:
-            path = directory / "caller.pem"
-            path.write_bytes(pair.cert_pem + pair.key_pem)
-            context.load_cert_chain(path)
-        return context
-
-    async def call(self, context: ssl.SSLContext) -> str:
-        """Send a line: whether it came back."""
-        try:
-            reader, writer = await asyncio.open_connection(
-                "127.0.0.1", self.port, ssl=context, server_hostname="localhost"
-            )
-        except (ssl.SSLError, ConnectionError):
-            return _REFUSED
-        try:
-            writer.write(b"hello\n")
-            # Under TLS 1.3 a client learns that it was refused when it reads.
-            return _ANSWERED if await reader.readline() == b"hello\n" else _REFUSED
-        except (ssl.SSLError, ConnectionError):
-            return _REFUSED
-        finally:
-            writer.transport.abort()
-
-
-@pytest.fixture
-async def serving_clients_server() -> AsyncIterator[ServingClientsServer]:
-    """A server that sends each line back, with a pair."""
-    serving = ServingContext()
-    async with echoing(serving) as port:
-        running = ServingClientsServer(serving, new_authority(_TODAY), port)
-        running.show()
-        yield running
-
-
-@pytest.mark.parametrize("version", _SERVING_CLIENTS_VERSIONS)
+@pytest.mark.parametrize("version", _VERSIONS)
 async def test_only_callers_of_the_authorities_are_answered(
-    version: ssl.TLSVersion, serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
+    version: ssl.TLSVersion, server: Server, callers: list[Callers], tmp_path: Path
 ) -> None:
     """Under both versions of TLS, before and after a swap of the pair: with a certificate for clients, and in time."""
     ours, theirs = callers
@@ -457,76 +386,70 @@ async def test_only_callers_of_the_authorities_are_answered(
     }
 
     async def answers() -> dict[str, str]:
-        return {
-            case: await serving_clients_server.call(serving_clients_server.caller(pair, version, tmp_path))
-            for case, pair in cases.items()
-        }
+        return {case: await server.call(server.caller(pair, version, tmp_path)) for case, pair in cases.items()}
 
+    server.serve()
     before = await answers()
-    serving_clients_server.serving.require_clients(ours.bundle)
+    server.serving.require_clients(ours.bundle)
     required = await answers()
-    serving_clients_server.show()
+    server.serve()
     swapped = await answers()
 
     assert before == dict.fromkeys(cases, _ANSWERED)
     assert required == swapped == dict.fromkeys(cases, _REFUSED) | {"ours": _ANSWERED}
 
 
-@pytest.mark.parametrize("version", _SERVING_CLIENTS_VERSIONS)
+@pytest.mark.parametrize("version", _VERSIONS)
 async def test_authorities_are_swapped_while_it_serves(
-    version: ssl.TLSVersion, serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
+    version: ssl.TLSVersion, server: Server, callers: list[Callers], tmp_path: Path
 ) -> None:
     """From one bundle to the overlap of two to the other: each caller is answered as long as its CA is in there."""
-    contexts = [serving_clients_server.caller(each.issue(), version, tmp_path) for each in callers]
+    server.serve()
+    contexts = [server.caller(each.issue(), version, tmp_path) for each in callers]
     first, second = (each.bundle for each in callers)
     answers = []
     for bundle in (first, Bundle((*first, *second)), second):
-        serving_clients_server.serving.require_clients(bundle)
-        answers.append([await serving_clients_server.call(context) for context in contexts])
+        server.serving.require_clients(bundle)
+        answers.append([await server.call(context) for context in contexts])
 
     assert answers == [[_ANSWERED, _REFUSED], [_ANSWERED, _ANSWERED], [_REFUSED, _ANSWERED]]
 
 
-async def test_an_old_session_is_no_way_around(
-    serving_clients_server: ServingClientsServer, callers: list[Callers], tmp_path: Path
-) -> None:
+async def test_an_old_session_is_no_way_around(server: Server, callers: list[Callers], tmp_path: Path) -> None:
     """A TLS 1.2 session from before is not resumed: the caller's CA may not be trusted any more."""
-    serving_clients_server.serving.require_clients(callers[0].bundle)
-    context = serving_clients_server.caller(callers[0].issue(), ssl.TLSVersion.TLSv1_2, tmp_path)
+    server.serve()
+    server.serving.require_clients(callers[0].bundle)
+    context = server.caller(callers[0].issue(), ssl.TLSVersion.TLSv1_2, tmp_path)
 
     def connect(session: ssl.SSLSession | None) -> ssl.SSLSession | None:
-        connection = socket.create_connection(("127.0.0.1", serving_clients_server.port))
+        connection = socket.create_connection(("127.0.0.1", server.port))
         with context.wrap_socket(connection, server_hostname="localhost", session=session) as tls:
             tls.sendall(b"hello\n")
             assert tls.recv(16) == b"hello\n"
             return tls.session
 
     session = await asyncio.to_thread(connect, None)
-    serving_clients_server.serving.require_clients(callers[1].bundle)
+    server.serving.require_clients(callers[1].bundle)
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await asyncio.to_thread(connect, session)
 
 
 async def test_an_intermediate_authority_is_enough(
-    serving_clients_server: ServingClientsServer, callers: list[Callers], forge: Forge, tmp_path: Path
+    server: Server, callers: list[Callers], forge: Forge, tmp_path: Path
 ) -> None:
     """As with Go, a CA in the bundle is trusted as it stands, without the root above it."""
     root = (callers[0].authority.certificate, callers[0].authority.key)
-    life = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
     key = new_key()
     signs = [x509.BasicConstraints(ca=True, path_length=0), x509.SubjectKeyIdentifier.from_public_key(key.public_key())]
-    certificate, _ = forge("front-proxy CA", key=key, names=(), issuer=root, extensions=signs, **life)
+    certificate, _ = forge("front-proxy CA", key=key, names=(), issuer=root, extensions=signs, **_LIFE)
     caller = replace(callers[0], authority=Authority((certificate,), key))
 
-    serving_clients_server.serving.require_clients(caller.bundle)
+    server.serve()
+    server.serving.require_clients(caller.bundle)
 
-    assert (
-        await serving_clients_server.call(
-            serving_clients_server.caller(caller.issue(), ssl.TLSVersion.TLSv1_3, tmp_path)
-        )
-        == _ANSWERED
-    )
+    context = server.caller(caller.issue(), ssl.TLSVersion.TLSv1_3, tmp_path)
+    assert await server.call(context) == _ANSWERED
 
 
 def test_a_file_is_followed(tmp_path: Path, callers: list[Callers]) -> None:

@@ -12,7 +12,6 @@ from policies.topology.topology import BUILT_IN, Topology, level
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 _COREWEAVE = _TOPOLOGIES["coreweave"]
 _LEVELS = {each.short: each for each in _COREWEAVE.levels}
-_SUPERPOD = _LEVELS["superpod"]
 _RACKS = Topology("racks", (level("north.example.org/rack"), level("south.example.org/rack")))
 
 
@@ -21,27 +20,19 @@ def _placement(**domains: str) -> Placement:
     return Placement(tuple(Domain(_LEVELS[name], tuple(values.split())) for name, values in domains.items()))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("superpod", _placement(superpod=""), id="short-name"),
-        pytest.param("backend.coreweave.cloud/superpod", _placement(superpod=""), id="key"),
-        pytest.param("ib.coreweave.cloud/superpod", _placement(superpod=""), id="older-key"),
-        pytest.param("superpod=3", _placement(superpod="3"), id="domain"),
-        pytest.param(" superpod = 3 ", _placement(superpod="3"), id="spaces"),
-        pytest.param("superpod in (3,4)", _placement(superpod="3 4"), id="several-domains"),
-        pytest.param("superpod in (3,3)", _placement(superpod="3"), id="one-domain-twice"),
-        pytest.param(
-            "fabric=f1,superpod=3,rack=12", _placement(fabric="f1", superpod="3", rack="12"), id="with-ancestors"
-        ),
-        pytest.param("rack=12, fabric=f1", _placement(fabric="f1", rack="12"), id="in-any-order"),
-        pytest.param("fabric in (a,b),rack", _placement(fabric="a b", rack=""), id="ancestor-of-a-bare-level"),
-        pytest.param("zone=A-1_b.c", _placement(zone="A-1_b.c"), id="any-value-of-a-label"),
-    ],
-)
-def test_forms(text: str, expected: Placement) -> None:
+def test_forms() -> None:
     """Every form comes to its domains, farthest first."""
-    assert parse(text, _COREWEAVE) == expected
+    bare, named = _placement(superpod=""), _placement(superpod="3")
+    forms = {
+        **dict.fromkeys(("superpod", "backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"), bare),
+        **dict.fromkeys(("superpod=3", " superpod = 3 ", "superpod in (3,3)"), named),
+        "superpod in (3,4)": _placement(superpod="3 4"),
+        "rack=12, fabric=f1": _placement(fabric="f1", rack="12"),
+        "fabric in (a,b),rack": _placement(fabric="a b", rack=""),
+        "zone=A-1_b.c": _placement(zone="A-1_b.c"),
+    }
+
+    assert {text: parse(text, _COREWEAVE) for text in forms} == forms
 
 
 def test_how_a_placement_is_called() -> None:
@@ -63,77 +54,38 @@ def test_values_that_are_too_long() -> None:
     )
 
 
-_IN_ORDER = (
-    '  Levels of topology "coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname.\n'
+_LEVELS_OF = (
+    'Levels of topology "coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname.'
 )
+_NAME_ONE, _NEAR = (f"  {_LEVELS_OF}\n{hint}" for hint in ("Name one of them.", "Did you mean superpod?"))
 _FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
+_SEVERAL, _COPY = "Name several domains as LEVEL in (A, B).", "Copy the value of the Nodes' label."
 _NO_VALUE = "that is no value of a label: letters, digits, and within them - _ . are allowed."
+_MEASURE = "tells how a Node is connected, not where it is, and is no level."
+_LONG = "that has 64 characters, and the value of a label has 63 at most."
 
 
 @pytest.mark.parametrize(
     ("text", "problem", "remedy"),
     [
-        pytest.param("", "is empty.", f"{_IN_ORDER}Name one of them.", id="empty"),
-        pytest.param(
-            "rack" + " " * 16_380 + "x",
-            "has 16385 characters, and a placement has 16384 at most.",
-            _FORMS,
-            id="too-long",
-        ),
-        pytest.param(
-            "superpodd",
-            'is no level of topology "coreweave".',
-            f"{_IN_ORDER}Did you mean superpod?",
-            id="misspelled",
-        ),
-        pytest.param(
-            "x=1",
-            'names "x", which is no level of topology "coreweave".',
-            f"{_IN_ORDER}Name one of them.",
-            id="unknown",
-        ),
-        pytest.param(
-            "speed.current=400",
-            'names "speed.current", which tells how a Node is connected, not where it is, and is no level.',
-            f"{_IN_ORDER}Name one of them.",
-            id="speed",
-        ),
-        pytest.param(
-            "rack=1,rack=2",
-            "names the level rack twice.",
-            "Name several domains as LEVEL in (A, B).",
-            id="level-twice",
-        ),
-        pytest.param(
-            "backend.coreweave.cloud/fabric=1,ib.coreweave.cloud/fabric=1",
-            "names the level fabric twice.",
-            "Name several domains as LEVEL in (A, B).",
-            id="level-under-two-names",
-        ),
-        pytest.param(
+        ("", "is empty.", _NAME_ONE),
+        ("rack" + " " * 16_380 + "x", "has 16385 characters, and a placement has 16384 at most.", _FORMS),
+        ("superpodd", 'is no level of topology "coreweave".', _NEAR),
+        ("x=1", 'names "x", which is no level of topology "coreweave".', _NAME_ONE),
+        ("speed.current=400", f'names "speed.current", which {_MEASURE}', _NAME_ONE),
+        ("rack=1,rack=2", "names the level rack twice.", _SEVERAL),
+        ("backend.coreweave.cloud/fabric=1,ib.coreweave.cloud/fabric=1", "names the level fabric twice.", _SEVERAL),
+        (
             "fabric,rack=12",
             "names fabric, a level above rack, without a domain.",
             "Name the domain, as fabric=DOMAIN, or leave it out.",
-            id="ancestor-without-a-domain",
         ),
-        pytest.param("rack=1,", "has an empty part.", _FORMS, id="comma-at-the-end"),
-        pytest.param("rack in (1", "has a parenthesis that does not close.", _FORMS, id="open-parenthesis"),
-        pytest.param("rack in 1)", 'has a part that cannot be read, "rack in 1)".', _FORMS, id="closing-parenthesis"),
-        pytest.param("rack!=1", 'has a part that cannot be read, "rack!=1".', _FORMS, id="not-equal"),
-        pytest.param("=1", 'has a part that cannot be read, "=1".', _FORMS, id="no-level"),
-        pytest.param("rack=", "names an empty domain of rack.", "Name the domain, as rack=DOMAIN.", id="empty-domain"),
-        pytest.param(
-            "rack=-1",
-            f'names a domain of rack, "-1", {_NO_VALUE}',
-            "Copy the value of the Nodes' label.",
-            id="no-value-of-a-label",
-        ),
-        pytest.param(
-            f"rack={'1' * 64}",
-            f'names a domain of rack, "{"1" * 64}", that has 64 characters, and the value of a label has 63 at most.',
-            "Copy the value of the Nodes' label.",
-            id="too-long",
-        ),
+        ("rack=1,", "has an empty part.", _FORMS),
+        ("rack in (1", "has a parenthesis that does not close.", _FORMS),
+        *((text, f'has a part that cannot be read, "{text}".', _FORMS) for text in ("rack in 1)", "rack!=1", "=1")),
+        ("rack=", "names an empty domain of rack.", "Name the domain, as rack=DOMAIN."),
+        ("rack=-1", f'names a domain of rack, "-1", {_NO_VALUE}', _COPY),
+        (f"rack={'1' * 64}", f'names a domain of rack, "{"1" * 64}", {_LONG}', _COPY),
     ],
 )
 def test_what_cannot_be_read(text: str, problem: str, remedy: str) -> None:
@@ -145,20 +97,14 @@ def test_what_cannot_be_read(text: str, problem: str, remedy: str) -> None:
     assert str(raised.value) == f"{problem} {remedy}"
 
 
-def test_a_short_name_of_several_levels() -> None:
-    """It names none of them; the keys are told."""
+def test_names_of_several_levels() -> None:
+    """A short name that several share names none of them; the clique and the NVLink domain are one level."""
     with pytest.raises(PlacementError) as raised:
         parse("rack=1", _RACKS)
+    with pytest.raises(PlacementError, match=r"names the level gpu\.clique twice"):
+        parse("gpu.clique=1,nvlink=1", _TOPOLOGIES["topograph-nvlink"])
 
     assert (raised.value.problem, raised.value.remedy) == (
         "names rack, which stands for several levels.",
         "Write the whole key: north.example.org/rack and south.example.org/rack.",
     )
-
-
-def test_the_clique_and_the_nvlink_domain_are_one_level() -> None:
-    """To name both is to name a level twice."""
-    with pytest.raises(PlacementError) as raised:
-        parse("gpu.clique=1,nvlink=1", _TOPOLOGIES["topograph-nvlink"])
-
-    assert raised.value.problem == "names the level gpu.clique twice."

@@ -88,26 +88,22 @@ def test_pools(templates: list[Template], expected: list[Violation]) -> None:
     assert conflicts(None, templates, _CATALOG.by_name, (_KEY, _OTHER)) == expected
 
 
-def test_only_the_keys_that_are_configured_name_pools() -> None:
-    """Another label is no pool."""
-    assert conflicts(None, _selected("a", "c"), _CATALOG.by_name, (_OTHER,)) == []
+def test_what_names_no_pool() -> None:
+    """Only the keys that are configured name pools, and what a topology only excludes says nothing of them.
 
-
-def test_selectors_conflicts() -> None:
-    """A topology is for a pool whose label it asks for; it may ask for more, and what it only excludes says nothing."""
+    A topology is for a pool whose label it asks for; it may ask for more.
+    """
     north = SelectorRequirement(_KEY, "In", ("a",)), SelectorRequirement("example.org/gpu", "Exists")
     south = (SelectorRequirement(_KEY, "NotIn", ("z",)),)
     catalog = Catalog(
-        [
-            Topology(name, (level("example.org/rack"),), pool=LabelSelector(requirements))
-            for name, requirements in (("north", north), ("south", south))
-        ]
+        Topology(name, (level("example.org/rack"),), pool=LabelSelector(requirements))
+        for name, requirements in (("north", north), ("south", south))
     )
-    odd = {"key": _KEY, "operator": "In", "values": 5}
-    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [odd]}]}}
-    spec = {"nodeSelector": {_KEY: "a", _OTHER: "b"}, "affinity": {"nodeAffinity": terms}}
+    (odd,) = _required({"matchExpressions": [{"key": _KEY, "operator": "In", "values": 5}]})
+    odd.value["spec"]["nodeSelector"] = {_KEY: "a", _OTHER: "b"}
 
-    assert conflicts(None, [Template((), {"spec": spec})], catalog.by_name, (_KEY, _OTHER)) == []
+    assert conflicts(None, [odd], catalog.by_name, (_KEY, _OTHER)) == []
+    assert conflicts(None, _selected("a", "c"), _CATALOG.by_name, (_OTHER,)) == []
 
 
 def test_labels_name_pools_too() -> None:

@@ -91,13 +91,9 @@ def test_everything() -> None:
     [
         ({"priority": 5, "priorityClassName": "x"}, None, 5),
         ({"priorityClassName": "system-node-critical"}, None, 2_000_001_000),
-        ({"priorityClassName": "x"}, {}, None),
-        ({"priorityClassName": "x"}, None, None),
-        ({}, {"": 3}, 3),
-        ({}, {}, 0),
-        ({}, None, None),
+        *(({"priorityClassName": "x"}, classes, None) for classes in ({}, None)),
+        *(({}, {"": 3}, 3), ({}, {}, 0), ({}, None, None)),
     ],
-    ids=["number", "system", "unknown", "no classes", "default", "none", "not known"],
 )
 def test_priority(spec: dict[str, Any], priorities: dict[str, int] | None, expected: int | None) -> None:
     """A Pod has the priority of its class, as far as the classes are known."""
@@ -133,41 +129,24 @@ def _apart(selector: Any, key: str = "kubernetes.io/hostname") -> dict[str, Any]
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-@pytest.mark.parametrize(
-    ("spec", "alone"),
-    [
-        ({}, False),
-        ({"containers": [{"ports": [{"containerPort": 80}]}]}, False),
-        ({"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}, True),
-        ({"initContainers": [{"ports": [{"hostPort": 80}]}]}, True),
-        ({"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]}, True),
-        ({"hostNetwork": True}, False),
-        (_apart({"matchLabels": _LABELS}), True),
-        (_apart({"matchExpressions": [{"key": "app", "operator": "In", "values": ["train"]}]}), True),
-        (_apart({"matchLabels": {"app": "other"}}), False),
-        (_apart({"matchLabels": _LABELS}, "topology.kubernetes.io/zone"), False),
-        (_apart(None), False),
-    ],
-    ids=[
-        "plain",
-        "port",
-        "host port",
-        "init",
-        "host network",
-        "no port",
-        "labels",
-        "expressions",
-        "others",
-        "zone",
-        "",
-    ],
-)
-def test_one_pod_a_node(spec: dict[str, Any], *, alone: bool) -> None:
+def test_one_pod_a_node() -> None:
     """A port of the Node, or a Pod that keeps away from its own kind, allows one Pod on each Node."""
-    demand = member({"metadata": {"labels": _LABELS}, "spec": spec}, "", 1, FACTS, Accelerators())
+    own = {"key": "app", "operator": "In", "values": ["train"]}
+    port = {"containers": [{"ports": [{"containerPort": 80}]}]}
+    alone: list[dict[str, Any]] = [
+        *({"containers": [{"ports": [{"containerPort": 80, "hostPort": 80}]}]}, {"hostNetwork": True, **port}),
+        {"initContainers": [{"ports": [{"hostPort": 80}]}]},
+        *(_apart(selector) for selector in ({"matchLabels": _LABELS}, {"matchExpressions": [own]})),
+    ]
+    others: list[dict[str, Any]] = [
+        *({}, port, {"hostNetwork": True}, _apart({"matchLabels": {"app": "other"}}), _apart(None)),
+        _apart({"matchLabels": _LABELS}, "topology.kubernetes.io/zone"),
+    ]
 
-    assert isinstance(demand, Member)
-    assert demand.alone is alone
+    for spec in (*alone, *others):
+        demand = member({"metadata": {"labels": _LABELS}, "spec": spec}, "", 1, FACTS, Accelerators())
+        assert isinstance(demand, Member)
+        assert demand.alone is (spec in alone), spec
 
 
 def test_second_names() -> None:
@@ -192,7 +171,6 @@ def test_second_names() -> None:
         ({"nodeName": 1}, "Expected `str`, got `int` - at `$.spec.nodeName`"),
         (_AMOUNTLESS, "cpu is 'x'; an amount such as 8, 500m or 1.5Gi was expected"),
     ],
-    ids=["selector", "label", "affinity", "no terms", "empty term", "requirement", "toleration", "name", "amount"],
 )
 def test_malformed(spec: dict[str, Any], reason: str) -> None:
     """A template that nobody can place has no demand, and the reason is told."""

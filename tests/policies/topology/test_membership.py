@@ -42,44 +42,35 @@ def test_malformed() -> None:
     assert membership(pod, "d") == Membership(GangKey("d", "", "Pod", ""))
 
 
+_RAY = {"spec": {"workerGroupSpecs": [{"groupName": "gpus"}]}}
+_CLIQUES = {"spec": {"template": {"cliques": [{"name": "prefill"}]}}}
+
+
 @pytest.mark.parametrize(
     ("kind", "path", "obj", "expected"),
     [
-        (("batch", "Job"), ("spec", "template"), {}, ""),
+        ("Job.batch", "template", {}, ""),
         (
-            ("jobset.x-k8s.io", "JobSet"),
-            ("spec", "replicatedJobs", 0, "template", "spec", "template"),
+            "JobSet.jobset.x-k8s.io",
+            "replicatedJobs.0.template.spec.template",
             {"spec": {"replicatedJobs": [{"name": "w"}]}},
             "w",
         ),
-        (("kubeflow.org", "TFJob"), ("spec", "tfReplicaSpecs", "PS", "template"), {}, "ps"),
-        (("ray.io", "RayJob"), ("spec", "rayClusterSpec", "headGroupSpec", "template"), {}, "headgroup"),
-        (
-            ("ray.io", "RayCluster"),
-            ("spec", "workerGroupSpecs", 0, "template"),
-            {"spec": {"workerGroupSpecs": [{"groupName": "gpus"}]}},
-            "gpus",
-        ),
-        (("batch.volcano.sh", "Job"), ("spec", "tasks", 0, "template"), {"spec": {"tasks": [{"name": "t"}]}}, "t"),
-        (("batch.volcano.sh", "Job"), ("spec", "tasks", 0, "template"), {"spec": {"tasks": [{}]}}, "default"),
-        (
-            ("grove.io", "PodCliqueSet"),
-            ("spec", "template", "cliques", 0),
-            {"spec": {"template": {"cliques": [{"name": "prefill"}]}}},
-            "prefill",
-        ),
-        (
-            ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
-            ("spec", "leaderWorkerTemplate", "workerTemplate"),
-            {},
-            "worker",
-        ),
+        ("TFJob.kubeflow.org", "tfReplicaSpecs.PS.template", {}, "ps"),
+        ("RayJob.ray.io", "rayClusterSpec.headGroupSpec.template", {}, "headgroup"),
+        ("RayCluster.ray.io", "workerGroupSpecs.0.template", _RAY, "gpus"),
+        ("Job.batch.volcano.sh", "tasks.0.template", {"spec": {"tasks": [{"name": "t"}]}}, "t"),
+        ("Job.batch.volcano.sh", "tasks.0.template", {"spec": {"tasks": [{}]}}, "default"),
+        ("PodCliqueSet.grove.io", "template.cliques.0", _CLIQUES, "prefill"),
+        ("LeaderWorkerSet.leaderworkerset.x-k8s.io", "leaderWorkerTemplate.workerTemplate", {}, "worker"),
     ],
-    ids=["Job", "JobSet", "TFJob", "head", "group", "task", "unnamed task", "clique", "worker"],
 )
-def test_role(kind: tuple[str, str], path: tuple[str | int, ...], obj: dict[str, Any], expected: str) -> None:
-    """The role of a template is what its Pods' labels say."""
-    assert role(kind, obj, path) == expected
+def test_role(kind: str, path: str, obj: dict[str, Any], expected: str) -> None:
+    """The role of a template is what its Pods' labels say. path: below the object's spec."""
+    name, _, group = kind.partition(".")
+    steps = tuple(int(step) if step.isdigit() else step for step in path.split("."))
+
+    assert role((group, name), obj, ("spec", *steps)) == expected
 
 
 def test_identity_and_owner() -> None:

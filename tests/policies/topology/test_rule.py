@@ -10,7 +10,7 @@ import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
 
 from policies.engine import patch
-from policies.engine.facts import Node, StaticFacts
+from policies.engine.facts import StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
@@ -43,19 +43,20 @@ _KINDS = {
     "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet": ("spec.leaderWorkerTemplate.workerTemplate", "yes"),
     "jobset.x-k8s.io/v1alpha2 JobSet": ("spec.replicatedJobs[0].template.spec.template", "no"),
     "kubeflow.org/v2beta1 MPIJob": ("spec.mpiReplicaSpecs.Worker.template", "no"),
-    "kubeflow.org/v1 PyTorchJob": ("spec.pytorchReplicaSpecs.Worker.template", "no"),
-    "kubeflow.org/v1 TFJob": ("spec.tfReplicaSpecs.Worker.template", "no"),
-    "kubeflow.org/v1 XGBoostJob": ("spec.xgbReplicaSpecs.Worker.template", "no"),
-    "kubeflow.org/v1 PaddleJob": ("spec.paddleReplicaSpecs.Worker.template", "no"),
-    "kubeflow.org/v1 JAXJob": ("spec.jaxReplicaSpecs.Worker.template", "no"),
-    "trainer.kubeflow.org/v1alpha1 TrainingRuntime": (
-        "spec.template.spec.replicatedJobs[0].template.spec.template",
-        "no",
-    ),
-    "trainer.kubeflow.org/v1alpha1 ClusterTrainingRuntime": (
-        "spec.template.spec.replicatedJobs[0].template.spec.template",
-        "no",
-    ),
+    **{
+        f"kubeflow.org/v1 {kind}Job": (f"spec.{field}ReplicaSpecs.Worker.template", "no")
+        for kind, field in (
+            ("PyTorch", "pytorch"),
+            ("TF", "tf"),
+            ("XGBoost", "xgb"),
+            ("Paddle", "paddle"),
+            ("JAX", "jax"),
+        )
+    },
+    **{
+        f"trainer.kubeflow.org/v1alpha1 {kind}": ("spec.template.spec.replicatedJobs[0].template.spec.template", "no")
+        for kind in ("TrainingRuntime", "ClusterTrainingRuntime")
+    },
     "kubeflow.org/v1 Notebook": ("spec.template", "no"),
     "serving.knative.dev/v1 Service": ("spec.template", "never"),
     "serving.knative.dev/v1 Configuration": ("spec.template", "never"),
@@ -120,19 +121,6 @@ def _warnings(
     return [each.warning for each in rule.validate(request(obj, old=old), facts) if each.verdict == "warn"]
 
 
-_CARRYING = {kind for kind, (_, may) in _KINDS.items() if may != "never"} - {"apps/v1 DaemonSet"}
-
-
-@pytest.mark.parametrize("kind", _KINDS)
-def test_creation(kind: str) -> None:
-    """The templates of any kind get the annotations, and a Pod the gate, unless its Pods are no gang of ours."""
-    changed = _changed(_object(kind, _zone("z")))
-
-    assert _carried(kind, changed) == (_zone("z") if kind in _CARRYING else None)
-    assert _refusals(changed) == []
-    assert _changed(changed) == changed
-
-
 @pytest.mark.parametrize("suspended", [False, True], ids=["running", "suspended"])
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_placement_that_changes(kind: str, suspended: bool) -> None:  # noqa: FBT001
@@ -158,25 +146,18 @@ def test_a_placement_that_changes(kind: str, suspended: bool) -> None:  # noqa: 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_what_leaves_the_placement_alone(kind: str) -> None:
-    """Whatever else changes, the object stays as it is, though its topology means something else by now."""
-    old = _changed(_object(kind, _zone("z"), suspend=True))
-    obj = merged(old, {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}})
+    """Whatever else changes, the object stays as it is, though its topology means something else by now.
+
+    So does one whose placement was never applied: a change of its template would start its Pods anew.
+    """
+    plain = _object(kind, _zone("z"), suspend=True)
     other = TopologyPlacement(
         Catalog([read({"name": "kubernetes", "levels": ["example.org/zone"]}, "a file")]), Options(WORKLOADS)
     )
-
-    assert _changed(obj, old) == obj
-    assert _changed(obj, old, other) == obj
-
-
-@pytest.mark.parametrize("kind", sorted(_CARRYING))
-def test_a_placement_that_was_never_applied(kind: str) -> None:
-    """An update that does not touch it changes no template, which would start its Pods anew."""
-    old = _object(kind, _zone("z"))
-    obj = merged(old, {"metadata": {"labels": {"a": "b"}}})
-
-    assert _changed(obj, old) == obj
-    assert _refusals(obj, old) == []
+    for old in (_changed(plain), plain):
+        obj = merged(old, {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}})
+        assert _changed(obj, old) == _changed(obj, old, other) == obj
+        assert _refusals(obj, old) == []
 
 
 def test_a_placement_that_was_never_applied_and_changes() -> None:
@@ -346,20 +327,21 @@ def test_a_preferred_placement_that_has_no_effect() -> None:
     )
 
 
-@pytest.mark.parametrize(("key", "value"), [(_TOPOLOGY, 1), (_REQUIRED, {}), (_PREFERRED, ["rack"])])
-def test_annotations_that_are_no_text(key: str, value: Any) -> None:
+def test_annotations_that_are_no_text() -> None:
     """In a template of a custom resource an annotation may be anything; it is refused at its place."""
     kind = "jobset.x-k8s.io/v1alpha2 JobSet"
-    obj = merged(_object(kind, _zone("z")), {})
-    lookup(obj, ("spec", "replicatedJobs", 0, "template", "spec", "template"))["metadata"] = {
-        "annotations": {key: value}
-    }
-    path = f"spec.replicatedJobs[0].template.spec.template.metadata.annotations[{key}]"
+    odd: dict[str, Any] = {_TOPOLOGY: 1, _REQUIRED: {}, _PREFERRED: ["rack"]}
+    for key, value in odd.items():
+        obj = _object(kind, _zone("z"))
+        lookup(obj, ("spec", "replicatedJobs", 0, "template", "spec", "template"))["metadata"] = {
+            "annotations": {key: value}
+        }
+        path = f"spec.replicatedJobs[0].template.spec.template.metadata.annotations[{key}]"
 
-    assert _changed(obj) == obj
-    assert [(each.path, each.problem, each.remedy) for each in _refusals(obj)] == [
-        (path, "is no string.", "Quote the value.")
-    ]
+        assert _changed(obj) == obj
+        assert [(each.path, each.problem, each.remedy) for each in _refusals(obj)] == [
+            (path, "is no string.", "Quote the value.")
+        ]
 
 
 def test_one_annotation_for_several_templates() -> None:
@@ -399,21 +381,15 @@ def test_the_default_of_the_configuration(kind: str) -> None:
     assert _changed(obj) == obj
 
 
-@pytest.mark.parametrize(
-    ("spec", "is_distributed"),
-    [
-        pytest.param({}, False, id="one-pod"),
-        pytest.param({"parallelism": 1, "completions": 1}, False, id="one-pod-in-words"),
-        pytest.param({"parallelism": 2}, True, id="parallel"),
-        pytest.param({"completions": 2}, True, id="several"),
-        pytest.param({"completions": None}, False, id="null"),
-    ],
-)
-def test_jobs_of_several_pods(spec: Json, is_distributed: bool) -> None:  # noqa: FBT001
+def test_jobs_of_several_pods() -> None:
     """A Job is distributed if it has more than one Pod."""
-    changed = _changed(merged(_object("batch/v1 Job"), {"spec": spec}), rule=_DEFAULT)
+    specs: list[Json] = [
+        *({}, {"parallelism": 1, "completions": 1}, {"completions": None}),
+        *({"parallelism": 2}, {"completions": 2}),
+    ]
+    jobs = [_changed(merged(_object("batch/v1 Job"), {"spec": spec}), rule=_DEFAULT) for spec in specs]
 
-    assert _carried("batch/v1 Job", changed) == (_NEAR if is_distributed else None)
+    assert [_carried("batch/v1 Job", job) for job in jobs] == [None, None, None, _NEAR, _NEAR]
 
 
 def test_annotations_come_before_the_default() -> None:
@@ -476,18 +452,6 @@ def test_topologies_of_the_cluster() -> None:
     ]
 
 
-def test_what_is_warned_of_is_on_one_line() -> None:
-    """Placements of long names and deep templates still make one line each."""
-    domains = ",".join(f"{level}={'1' * 60}" for level in ("fabric", "superpod", "leafgroup", "rack"))
-    kind = "trainer.kubeflow.org/v1alpha1 TrainingRuntime"
-    facts = StaticFacts(TODAY, cluster_nodes=(Node("n", {}),))
-
-    found = _warnings(_object(kind, {_TOPOLOGY: "coreweave", _REQUIRED: domains}), facts=facts)
-
-    assert [each for each in found if "\n" in each] == []
-    assert len(found) == 2
-
-
 def test_pools_of_an_update() -> None:
     """What an update brings is refused, what was there before is only warned of."""
     pools = {
@@ -513,28 +477,28 @@ def test_pools_of_an_update() -> None:
     ]
 
 
-def _manifest(kind: str, placement: str = "hall=h1") -> Json:
-    spec: Json = {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
-    annotations = {"kai.scheduler/topology": "site", "kai.scheduler/topology-required-placement": placement}
-    return {
-        "apiVersion": {"Job": "batch/v1"}.get(kind, "apps/v1"),
-        "kind": kind,
-        "metadata": {"name": "train", "annotations": annotations},
-        "spec": {"template": {"spec": spec}},
-    }
+def test_what_a_scheduler_that_reads_annotations_cannot_know() -> None:
+    """Forms of the annotations that only this service knows are refused, also where the placement has no effect."""
+    rule = TopologyPlacement(_CATALOG, Options(WORKLOADS, not_more_specific="warn"))
+    asked = [
+        {_TOPOLOGY: "topograph-nvlink", _REQUIRED: "nvlink"},
+        {_TOPOLOGY: "coreweave", _REQUIRED: "superpod", _PREFERRED: "superpod=3"},
+    ]
+    queued = {"metadata": {"labels": {"kai.scheduler/queue": "research"}}}
+    found = [_refusals(merged(_object("batch/v1 Job", each), queued), rule=rule) for each in asked]
 
-
-def _written(rule: TopologyPlacement, obj: Json, old: Json | None = None) -> Json:
-    return patch.apply(obj, rule.mutate(request(obj, old=old), FACTS).operations)
+    assert [[(each.value, each.problem) for each in refusals] for refusals in found] == [
+        [('"nvlink"', "is no level that the scheduler knows (label kai.scheduler/queue).")],
+        [('"superpod=3"', "names a domain, which the scheduler cannot read (label kai.scheduler/queue).")],
+    ]
 
 
 @pytest.mark.parametrize("preferred", ["lowest", "zone"])
 def test_a_default_refuses_nothing(preferred: str) -> None:
     """A workload that was there before the default was configured is updated as ever."""
     rule = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, default=Default("kubernetes", preferred)))
-    running = _manifest("Job")
-    del running["metadata"]["annotations"]
-    running["spec"]["parallelism"] = 4
-    labelled = {**running, "metadata": {**running["metadata"], "labels": {"a": "b"}}}
+    running = merged(_object("batch/v1 Job"), {"spec": {"parallelism": 4}})
+    labelled = merged(running, {"metadata": {"labels": {"a": "b"}}})
 
-    assert (_written(rule, labelled, running), rule.validate(request(labelled, old=running), FACTS)) == (labelled, [])
+    assert (_changed(labelled, running, rule), _refusals(labelled, running, rule)) == (labelled, [])
+    assert _warnings(labelled, running, rule) == []

@@ -39,12 +39,15 @@ def _kubeflow(field: str, master: str) -> Json:
 
 _SERVE = {"leaderWorkerTemplate": {"size": 4, "workerTemplate": _T}}
 _GROVE = {"name": "a", "annotations": _ANNOTATIONS, "spec": {"replicas": 2, "podSpec": _T["spec"]}}
+_REPLICATED = (
+    ("", "ReplicationController"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("argoproj.io", "Rollout"),
+)
 _CASES: dict[tuple[str, str], tuple[Json, list[tuple[Any, ...]] | None]] = {
-    ("", "ReplicationController"): ({"replicas": 3, "template": _T}, [_plain(3)]),
-    ("apps", "Deployment"): ({"replicas": 3, "template": _T}, [_plain(3)]),
-    ("apps", "ReplicaSet"): ({"replicas": 3, "template": _T}, [_plain(3)]),
+    **dict.fromkeys((*_REPLICATED, ("slinky.slurm.net", "NodeSet")), ({"replicas": 3, "template": _T}, [_plain(3)])),
     ("apps", "StatefulSet"): ({"replicas": 3, "template": _T}, [("", 3, 0, 0, True)]),
-    ("argoproj.io", "Rollout"): ({"replicas": 3, "template": _T}, [_plain(3)]),
     ("batch", "Job"): ({"parallelism": 3, "completions": 9, "template": _T}, [_plain(3)]),
     ("batch.volcano.sh", "Job"): ({"tasks": [{"name": "t", "replicas": 3, "template": _T}]}, [_plain(3, "t")]),
     ("grove.io", "PodCliqueSet"): ({"replicas": 5, "template": {"cliques": [_GROVE]}}, [_plain(2, "a")]),
@@ -54,7 +57,6 @@ _CASES: dict[tuple[str, str], tuple[Json, list[tuple[Any, ...]] | None]] = {
         {"headGroupSpec": {"template": _T}, "workerGroupSpecs": [{"groupName": "g", "replicas": 2, "template": _T}]},
         [_plain(1, "headgroup"), _plain(2, "g")],
     ),
-    ("slinky.slurm.net", "NodeSet"): ({"replicas": 3, "template": _T}, [_plain(3)]),
     ("sunk.coreweave.com", "NodeSet"): ({"template": _T}, None),
     **{
         ("kubeflow.org", f"{name}Job"): (_kubeflow(field, master), [_plain(1, master.lower()), _plain(4, "worker")])
@@ -91,61 +93,52 @@ def test_another_placement_is_another_gang() -> None:
     assert needs(obj, row, placement_of({"metadata": {"annotations": required("superpod")}})) is None
 
 
+_LWS = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+
+
 @pytest.mark.parametrize(
-    ("spec", "metadata", "stages"),
+    ("spec", "metadata", "stage"),
     [
-        ({}, {}, (0, 0)),
-        ({"startupPolicy": "LeaderCreated"}, {}, (0, 0)),
-        ({"startupPolicy": "LeaderReady"}, {}, (0, 1)),
-        ({}, {"annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}}, (0, 1)),
+        ({}, {}, 0),
+        ({"startupPolicy": "LeaderCreated"}, {}, 0),
+        ({"startupPolicy": "LeaderReady"}, {}, 1),
+        ({}, {"annotations": {"leaderworkerset.sigs.k8s.io/exclusive-topology": "rack"}}, 1),
     ],
-    ids=["default", "created", "ready", "exclusive"],
 )
-def test_leaders_and_workers(spec: Json, metadata: Json, stages: tuple[int, int]) -> None:
-    """Workers come after a leader that has to be Ready, or whose Node says where they belong."""
-    found = _needs("leaderworkerset.x-k8s.io", "LeaderWorkerSet", {**_SERVE, **spec}, **metadata)
-    assert found == [("leader", 1, stages[0], 0, False), ("worker", 3, stages[1], 0, False)]
+def test_leaders_and_workers(spec: Json, metadata: Json, stage: int) -> None:
+    """Workers come after a leader that has to be Ready, or whose Node says where they belong.
 
-
-def test_a_leader_with_a_template_of_its_own() -> None:
-    """It is counted once, and its workers are those that are left of the size."""
+    One with a template of its own is counted once, and its workers are those that are left of the size.
+    """
+    found = _needs(*_LWS, {**_SERVE, **spec}, **metadata)
+    assert found == [("leader", 1, 0, 0, False), ("worker", 3, stage, 0, False)]
     template = {"size": 4, "leaderTemplate": {"metadata": {}, "spec": {}}, "workerTemplate": _T}
-    assert _needs("leaderworkerset.x-k8s.io", "LeaderWorkerSet", {"leaderWorkerTemplate": template}) == [
-        _plain(3, "worker")
-    ]
+    assert _needs(*_LWS, {"leaderWorkerTemplate": template}) == [_plain(3, "worker")]
+
+
+def _after(status: str) -> Json:
+    return {"name": "b", "dependsOn": [{"name": "a", "status": status}]}
+
+
+_A, _B, _C = ({"name": name} for name in "abc")
+_CIRCLE = ({**_A, "dependsOn": [_B]}, {**_B, "dependsOn": [_A]})
 
 
 @pytest.mark.parametrize(
     ("jobs", "more", "order"),
     [
-        (({"name": "a"}, {"name": "b"}), {}, [(0, 0, False), (0, 0, False)]),
-        (
-            ({"name": "a"}, {"name": "b"}, {"name": "c"}),
-            {"startupPolicy": {"startupPolicyOrder": "InOrder"}},
-            [(0, 0, False), (1, 0, False), (2, 0, False)],
-        ),
-        (
-            ({"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Ready"}]}),
-            {},
-            [(0, 0, False), (1, 0, False)],
-        ),
-        (
-            ({"name": "a"}, {"name": "b", "dependsOn": [{"name": "a", "status": "Complete"}]}),
-            {},
-            [(0, 0, False), (0, 1, False)],
-        ),
-        (
-            ({"name": "a", "dependsOn": [{"name": "b"}]}, {"name": "b", "dependsOn": [{"name": "a"}]}),
-            {},
-            [(1, 0, False), (2, 0, False)],
-        ),
+        ((_A, _B), {}, [(0, 0), (0, 0)]),
+        ((_A, _B, _C), {"startupPolicy": {"startupPolicyOrder": "InOrder"}}, [(0, 0), (1, 0), (2, 0)]),
+        ((_A, _after("Ready")), {}, [(0, 0), (1, 0)]),
+        ((_A, _after("Complete")), {}, [(0, 0), (0, 1)]),
+        (_CIRCLE, {}, [(1, 0), (2, 0)]),
     ],
     ids=["none", "in order", "ready", "complete", "circle"],
 )
-def test_jobs_that_depend_on_others(jobs: tuple[Json, ...], more: Json, order: list[tuple[int, int, bool]]) -> None:
+def test_jobs_that_depend_on_others(jobs: tuple[Json, ...], more: Json, order: list[tuple[int, int]]) -> None:
     """Jobs that wait for others to be Ready are a later stage, for others to be complete a later phase."""
     found = _needs("jobset.x-k8s.io", "JobSet", {**_jobs(*jobs), **more})
-    assert found == [(job["name"], 2, *own) for job, own in zip(jobs, order, strict=True)]
+    assert found == [(job["name"], 2, *own, False) for job, own in zip(jobs, order, strict=True)]
 
 
 @pytest.mark.parametrize(("number", "behind"), [(40, 40), (1500, 1)], ids=["each after all before it", "a long chain"])

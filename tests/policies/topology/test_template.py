@@ -96,34 +96,26 @@ def test_all_holders_of_a_trainer_template() -> None:
 
 def test_templates_that_are_none() -> None:
     """What is no map, or has a spec that is none, is left for the API server to refuse."""
-    tasks: list[Any] = [
-        None,
-        "x",
-        {"template": None},
-        {"template": []},
-        {"template": {"spec": "x"}},
-        {"template": {"spec": None}},
-    ]
+    odd: list[Any] = [None, [], {"spec": "x"}, {"spec": None}]
+    tasks: list[Any] = [None, "x", *({"template": template} for template in odd)]
     obj = resource("batch.volcano.sh/v1alpha1", "Job", {"spec": {"tasks": tasks}})
 
     assert [template.path for template in _templates(obj)] == ["spec.tasks[5].template"]
 
 
-@pytest.mark.parametrize(
-    ("obj", "mentioned"),
-    [
-        pytest.param(None, False, id="no-object"),
-        pytest.param(_cron_job({}, {}, {}), False, id="nothing"),
-        pytest.param(_cron_job({"metadata": {"annotations": {"kai.scheduler/x": "a"}}}, {}, {}), False, id="other-key"),
-        pytest.param(_cron_job(_annotated(topology="a"), {}, {}), True, id="workload"),
-        pytest.param(_cron_job({}, _annotated(required="a"), {}), True, id="job"),
-        pytest.param(_cron_job({}, {}, _annotated(preferred="a")), True, id="template"),
-        pytest.param(_cron_job({}, {}, {"metadata": None}), False, id="odd-metadata"),
-    ],
-)
-def test_whether_an_object_is_of_interest(obj: Json | None, mentioned: bool) -> None:  # noqa: FBT001
+def test_whether_an_object_is_of_interest() -> None:
     """Any of the annotations anywhere makes an object one to look at."""
-    assert mentions(_CRON, obj) is mentioned
+    others = [
+        *(None, _cron_job({}, {}, {}), _cron_job({}, {}, {"metadata": None})),
+        _cron_job({"metadata": {"annotations": {"kai.scheduler/x": "a"}}}, {}, {}),
+    ]
+    mentioning = [
+        _cron_job(_annotated(topology="a"), {}, {}),
+        _cron_job({}, _annotated(required="a"), {}),
+        _cron_job({}, {}, _annotated(preferred="a")),
+    ]
+
+    assert [obj for obj in (*others, *mentioning) if mentions(_CRON, obj)] == mentioning
 
 
 @pytest.mark.parametrize(
@@ -159,22 +151,19 @@ def _scheduled(name: Any) -> dict[str, Any]:
     return {"spec": {"schedulerName": name}}
 
 
+_KAI, _RUNAI = "kai.scheduler/queue", "runai/queue"
+
+
 @pytest.mark.parametrize(
     ("workload", "template", "reader"),
     [
-        pytest.param({}, {}, "", id="default"),
-        pytest.param({}, _scheduled("default-scheduler"), "", id="default-by-name"),
-        pytest.param({}, _scheduled("kai-scheduler"), "schedulerName kai-scheduler", id="kai"),
-        pytest.param({}, _scheduled("runai-scheduler"), "schedulerName runai-scheduler", id="runai"),
-        pytest.param({}, _scheduled("my-kai-scheduler"), "", id="whole-names"),
-        pytest.param(_labelled("kai.scheduler/queue"), {}, "label kai.scheduler/queue", id="workload"),
-        pytest.param({}, _labelled("runai/queue"), "label runai/queue", id="template"),
-        pytest.param(
-            _labelled("runai/queue"), _labelled("kai.scheduler/queue"), "label kai.scheduler/queue", id="both"
-        ),
-        pytest.param(_labelled("queue"), {}, "", id="another-label"),
-        pytest.param({"metadata": {"labels": None}}, {"spec": None}, "", id="odd"),
-        pytest.param({}, _scheduled(None), "", id="null"),
+        *(({}, _scheduled(name), "") for name in (None, "default-scheduler", "my-kai-scheduler")),
+        *(({}, _scheduled(name), f"schedulerName {name}") for name in ("kai-scheduler", "runai-scheduler")),
+        (_labelled(_KAI), {}, f"label {_KAI}"),
+        ({}, _labelled(_RUNAI), f"label {_RUNAI}"),
+        (_labelled(_RUNAI), _labelled(_KAI), f"label {_KAI}"),
+        *((workload, {}, "") for workload in ({}, _labelled("queue"))),
+        ({"metadata": {"labels": None}}, {"spec": None}, ""),
     ],
 )
 def test_schedulers_that_read_annotations(workload: Any, template: Any, reader: str) -> None:

@@ -29,19 +29,8 @@ def test_a_level_by_each_of_its_names() -> None:
     """Key, short name and alias name a level, unless several share a short name."""
     named = {name: _HALLS.find(name) for name in ("example.org/hall", "hall", "room", "row", "rack", "x")}
 
-    assert named == {
-        "example.org/hall": _ROOM,
-        "hall": _ROOM,
-        "room": _ROOM,
-        "row": _ROW,
-        "rack": None,
-        "x": None,
-    }
+    assert list(named.values()) == [_ROOM, _ROOM, _ROOM, _ROW, None, None]
     assert (_HALLS.ambiguous("rack"), _HALLS.ambiguous("row")) == ((_NORTH, _SOUTH), ())
-
-
-def test_what_levels_are_called() -> None:
-    """A level is called by its alias, else by its short name, else by its key; the sentence has all in order."""
     assert _HALLS.in_order == (
         'Levels of topology "halls", farthest first: room, row, north.example.org/rack, south.example.org/rack.'
     )
@@ -140,23 +129,17 @@ def test_levels_that_differ_clash() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param(replace(_FILE, requirement=_ONE), replace(_FILE, requirement=_TWO), id="requirements"),
-        pytest.param(replace(_FILE, pool=_ONE), replace(_FILE, pool=_TWO), id="pools"),
-    ],
-)
-def test_requirements_and_pools_that_differ_clash(first: Topology, second: Topology) -> None:
+@pytest.mark.parametrize("field", ["requirement", "pool"])
+def test_requirements_and_pools_that_differ_clash(field: str) -> None:
     """Where the levels are the same the error says what is not."""
+    first, second = (replace(_FILE, **{field: selector}) for selector in (_ONE, _TWO))
     catalog = Catalog([first, replace(second, source="the configuration")])
 
-    assert list(map(str, catalog.clashes)) == [
-        (
-            'topology "halls" is defined twice, with different node requirements or pools: halls.yaml, '
-            "and the configuration. Keep one of them."
-        )
-    ]
+    (clash,) = catalog.clashes
+    assert str(clash) == (
+        'topology "halls" is defined twice, with different node requirements or pools: halls.yaml, '
+        "and the configuration. Keep one of them."
+    )
 
 
 def test_joining() -> None:
@@ -182,31 +165,24 @@ def test_aliases_of_all_definitions_hold() -> None:
 _LEAF = "network.topology.nvidia.com/leaf"
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
-        pytest.param(_LEAF, "a" * 63, "a" * 63, id="63-characters"),
-        pytest.param(_LEAF, "a" * 64, "xdb007849f35ebbe5", id="64-characters"),
-        pytest.param(_LEAF, "a" * 69, "x65863cd5b882ce8", id="one-leading-zero"),
-        pytest.param(_LEAF, "d" * 73, "x2659ad613b6b33", id="two-leading-zeros"),
-        pytest.param("fabric.topograph.run/tier-1", "a" * 69, "x65863cd5b882ce8", id="tier"),
-        pytest.param("accelerator.topograph.run/domain", "a" * 69, "x65863cd5b882ce8", id="domain"),
-        pytest.param("node.coreweave.cloud/rack", "a" * 64, "a" * 64, id="key-that-topograph-does-not-write"),
-    ],
-)
-def test_values_as_nodes_carry_them(key: str, value: str, expected: str) -> None:
-    """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys."""
-    assert label_value(level(key), key, value) == expected
+def test_values_as_nodes_carry_them() -> None:
+    """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys.
 
-
-def test_values_under_keys_of_the_configuration() -> None:
-    """Topograph shortens values under whatever keys it was told to write, and under no others."""
+    These are whatever it was told to write, and no others.
+    """
+    leaf = {
+        "a" * 63: "a" * 63,
+        "a" * 64: "xdb007849f35ebbe5",
+        "a" * 69: "x65863cd5b882ce8",
+        "d" * 73: "x2659ad613b6b33",
+    }
+    keys = ("fabric.topograph.run/tier-1", "accelerator.topograph.run/domain", "node.coreweave.cloud/rack")
     written, other = level("example.org/switch-0"), level("example.org/row")
     topology = Topology("own", (other, written))
+    levels = [*map(level, keys), *shortened(topology, ("example.org/switch-",)).levels]
 
-    row, switch = shortened(topology, ("example.org/switch-",)).levels
-
-    assert [label_value(one, one.name, "a" * 69) for one in (row, switch)] == ["a" * 69, "x65863cd5b882ce8"]
+    assert {value: label_value(level(_LEAF), _LEAF, value) for value in leaf} == leaf
+    assert [label_value(one, one.name, "a" * 69)[:3] for one in levels] == ["x65", "x65", "aaa", "aaa", "x65"]
     assert shortened(topology, ()) is topology
 
 
@@ -225,18 +201,14 @@ _MEASURE = "tells how a Node is connected, not where it is, and is no level"
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        pytest.param("backend.coreweave.cloud/speed.current", _MEASURE, id="speed"),
-        pytest.param("ib.coreweave.cloud/speed.expected", _MEASURE, id="older-speed"),
-        pytest.param("backend.coreweave.cloud/neighbors.leaf", _MEASURE, id="neighbours"),
-        pytest.param("ib.coreweave.cloud/ports.up", _MEASURE, id="ports"),
-        pytest.param(
+        *((f"backend.coreweave.cloud/{name}", _MEASURE) for name in ("speed.current", "neighbors.leaf")),
+        *((f"ib.coreweave.cloud/{name}", _MEASURE) for name in ("speed.expected", "ports.up")),
+        (
             "backend.coreweave.cloud/flavor",
             "tells the kind of the network, which a topology may require, and is no level",
-            id="flavor",
         ),
-        pytest.param("topology.k8s.aws/capacity-block-id", "is a reservation, and is no level", id="reservation"),
-        pytest.param("backend.coreweave.cloud/fabric", "", id="level"),
-        pytest.param("example.org/speed.current", "", id="somebody-elses"),
+        ("topology.k8s.aws/capacity-block-id", "is a reservation, and is no level"),
+        *((key, "") for key in ("backend.coreweave.cloud/fabric", "example.org/speed.current")),
     ],
 )
 def test_labels_that_are_no_level(key: str, why: str) -> None:

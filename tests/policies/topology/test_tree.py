@@ -26,47 +26,24 @@ _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator"
 _ABC = Topology("abc", (level("x/a"), level("x/b"), level("x/c"), level("kubernetes.io/hostname")))
 
 
-def _pod(containers: list[Any], init: list[Any] | None = None) -> PodManifest:
-    return msgspec.convert(
-        {"metadata": {"name": "p"}, "spec": {"containers": containers, "initContainers": init}}, PodManifest
-    )
-
-
 def _asks(resource: str = "nvidia.com/gpu", **sides: str | int) -> dict[str, Any]:
     return {"resources": {side: {resource: quantity, "cpu": "1500m"} for side, quantity in sides.items()}}
 
 
-@pytest.mark.parametrize(
-    ("pod", "expected"),
-    [
-        pytest.param(_pod([{}]), 0, id="nothing"),
-        pytest.param(_pod([_asks(requests="2"), _asks(requests=1)]), 3, id="containers-add-up"),
-        pytest.param(_pod([_asks(limits="4")]), 4, id="limit-only"),
-        pytest.param(_pod([_asks(requests="1", limits="4")]), 1, id="request-before-limit"),
-        pytest.param(_pod([_asks(requests="1")], [_asks(requests="4")]), 4, id="init-container-needs-more"),
-        pytest.param(
-            _pod([_asks(requests="2")], [{**_asks(requests="1"), "restartPolicy": "Always"}]), 3, id="sidecar"
-        ),
-        pytest.param(
-            _pod([_asks(requests="1")], [{**_asks(requests="1"), "restartPolicy": "Always"}, _asks(requests="3")]),
-            4,
-            id="init-container-beside-a-sidecar",
-        ),
-        pytest.param(_pod([_asks("nvidia.com/mig-1g.5gb", requests="2")]), 2, id="glob"),
-        pytest.param(_pod([_asks("amd.com/gpu", requests="2")]), 0, id="another-resource"),
-        pytest.param(_pod([_asks(requests="2k")]), 2000, id="canonical-thousands"),
-        pytest.param(_pod([_asks("sunk.coreweave.com/accelerator", limits="8")]), 8, id="slurm"),
-    ],
-)
-def test_what_a_pod_holds(pod: PodManifest, expected: int) -> None:
-    """A Pod holds what its containers and sidecars do, or more where an init container asks for more."""
-    assert held(pod, _GLOBS) == expected
+def _held(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = ()) -> int:
+    spec = {"containers": list(containers), "initContainers": list(init)}
+    return held(msgspec.convert({"metadata": {"name": "p"}, "spec": spec}, PodManifest), _GLOBS)
 
 
-def test_a_quantity_that_is_no_number_is_told() -> None:
-    """Nobody counts with what is no whole number."""
+def test_what_a_pod_holds() -> None:
+    """A Pod holds what its containers do, by each name of accelerators, as the scheduler counts it."""
+    sidecar = {**_asks(requests="1"), "restartPolicy": "Always"}
+
+    assert [_held({}), _held(_asks(requests="2"), _asks(requests=1)), _held(_asks(limits="4"))] == [0, 3, 4]
+    assert _held(_asks(requests="1"), init=(sidecar, _asks(requests="3"))) == 4
+    assert [_held(_asks(name, limits="8")) for name in ("nvidia.com/mig-1g.5gb", _GLOBS[2], "amd.com/gpu")] == [8, 8, 0]
     with pytest.raises(ValueError, match=r"nvidia.com/gpu is '1.5'; a whole number of devices was expected"):
-        held(_pod([_asks(requests="1.5")]), _GLOBS)
+        _held(_asks(requests="1.5"))
 
 
 def _node(name: str, spec: Mapping[str, Any] | None = None, **status: Any) -> NodeManifest:
@@ -84,14 +61,10 @@ def test_machines_know_what_is_held_and_who_is_closed() -> None:
         _node("b", allocatable=gpus, conditions=[{"type": "Ready", "status": "Unknown"}]),
         _node("a", allocatable=gpus, conditions=[{"type": "MemoryPressure", "status": "False"}]),
     ]
+    spec = {"containers": [_asks(requests="3")]}
     pods = [
         msgspec.convert(
-            {
-                "metadata": {"name": name},
-                "spec": {"nodeName": on, "containers": [_asks(requests="3")]},
-                "status": {"phase": phase},
-            },
-            PodManifest,
+            {"metadata": {"name": name}, "spec": {"nodeName": on, **spec}, "status": {"phase": phase}}, PodManifest
         )
         for name, on, phase in (
             ("p", "a", "Running"),
@@ -119,7 +92,7 @@ def _machine(name: str, used: int | None = 0, *, closed: bool = False, at: str =
     return Machine(Node(name, labels), 8, used, cordoned=closed)
 
 
-_ONE, _TWO = _machine("n1", 8, at="a=1 b=1 c=1"), _machine("n2", 2, at="a=1 b=1 c=2")
+_ONE = _machine("n1", 8, at="a=1 b=1 c=1")
 _TEN = _machine("n10", 0, at="a=1 b=10 c=1")
 
 
@@ -169,24 +142,19 @@ def test_a_node_that_lacks_a_level_is_at_the_next_one(at: str, expected: Any) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("lowest", "expected"),
-    [
-        pytest.param("a", ("", [("a 1", [])]), id="first"),
-        pytest.param("b", ("", [("a 1", [("b 1", []), ("b 10", [])])]), id="between"),
-        pytest.param(
-            "kubernetes.io/hostname",
-            ("", [("a 1", [("b 1", [("c 1", ["n1"])]), ("b 10", [("c 1", ["n10"])])])]),
-            id="nodes",
-        ),
-    ],
-)
-def test_a_tree_is_cut_below_a_level(lowest: str, expected: Any) -> None:
+def test_a_tree_is_cut_below_a_level() -> None:
     """Nothing below the lowest level is there, and the counts stay."""
-    root = tree((_ONE, _TEN), _ABC, _ABC.find(lowest))
+    shapes: dict[str, Any] = {
+        "a": [("a 1", [])],
+        "b": [("a 1", [("b 1", []), ("b 10", [])])],
+        "kubernetes.io/hostname": [("a 1", [("b 1", [("c 1", ["n1"])]), ("b 10", [("c 1", ["n10"])])])],
+    }
+    trees = {lowest: tree((_ONE, _TEN), _ABC, _ABC.find(lowest)) for lowest in shapes}
 
-    assert _shape(root) == expected
-    assert root.branches[0].count.total == 16
+    assert {lowest: _shape(root) for lowest, root in trees.items()} == {
+        name: ("", shape) for name, shape in shapes.items()
+    }
+    assert [root.branches[0].count.total for root in trees.values()] == [16] * 3
 
 
 def test_equivalent_keys_are_one_level() -> None:
@@ -208,25 +176,19 @@ def _labelled(*keys: str) -> list[Machine]:
 _EVERYWHERE = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 
 
-@pytest.mark.parametrize(
-    ("nodes", "expected"),
-    [
-        pytest.param(_labelled(*_EVERYWHERE, "backend.coreweave.cloud/fabric"), "coreweave", id="coreweave"),
-        pytest.param(_labelled(*_EVERYWHERE, "ib.coreweave.cloud/superpod"), "coreweave", id="older-coreweave"),
-        pytest.param(_labelled(*_EVERYWHERE), "kubernetes", id="only-what-all-clouds-have"),
-        pytest.param(
-            _labelled(*_EVERYWHERE, *(f"topology.k8s.aws/network-node-layer-{i}" for i in (1, 2, 3))), "aws", id="aws"
-        ),
-        pytest.param(
-            _labelled(_EVERYWHERE[2], *(f"network.topology.nvidia.com/{tier}" for tier in ("core", "spine", "leaf"))),
-            "topograph",
-            id="the-one-without-further-levels",
-        ),
-    ],
-)
-def test_the_topology_that_fits(nodes: list[Machine], expected: str) -> None:
+def test_the_topology_that_fits() -> None:
     """CoreWeave's counts where its labels are; else the one that most Nodes have the levels of, and no more levels."""
-    assert best_topology(nodes, BUILT_IN).name == expected
+    fitting = {
+        "coreweave": [*_EVERYWHERE, "backend.coreweave.cloud/fabric"],
+        "kubernetes": [*_EVERYWHERE],
+        "aws": [*_EVERYWHERE, *(f"topology.k8s.aws/network-node-layer-{i}" for i in (1, 2, 3))],
+        "topograph": [_EVERYWHERE[2], *(f"network.topology.nvidia.com/{tier}" for tier in ("core", "spine", "leaf"))],
+    }
+
+    assert {name: best_topology(_labelled(*keys), BUILT_IN).name for name, keys in fitting.items()} == {
+        n: n for n in fitting
+    }
+    assert best_topology(_labelled(*_EVERYWHERE, "ib.coreweave.cloud/superpod"), BUILT_IN).name == "coreweave"
 
 
 def _requires(key: str, *values: str) -> LabelSelector:
@@ -236,12 +198,12 @@ def _requires(key: str, *values: str) -> LabelSelector:
 @pytest.mark.parametrize(
     ("topology", "labels", "expected"),
     [
-        pytest.param(_ABC, {}, True, id="nothing-required"),
-        pytest.param(Topology("t", (), pool=_requires("pool", "a")), {"pool": "a"}, True, id="in-the-pool"),
-        pytest.param(Topology("t", (), pool=_requires("pool", "a")), {"pool": "b"}, False, id="in-another-pool"),
-        pytest.param(BUILT_IN[1], {"backend.coreweave.cloud/flavor": "infiniband"}, True, id="infiniband"),
-        pytest.param(BUILT_IN[1], {"ib.coreweave.cloud/fabric": "f"}, True, id="older-infiniband"),
-        pytest.param(BUILT_IN[1], {"backend.coreweave.cloud/flavor": "roce"}, False, id="roce"),
+        (_ABC, {}, True),
+        (Topology("t", (), pool=_requires("pool", "a")), {"pool": "a"}, True),
+        (Topology("t", (), pool=_requires("pool", "a")), {"pool": "b"}, False),
+        (BUILT_IN[1], {"backend.coreweave.cloud/flavor": "infiniband"}, True),
+        (BUILT_IN[1], {"ib.coreweave.cloud/fabric": "f"}, True),
+        (BUILT_IN[1], {"backend.coreweave.cloud/flavor": "roce"}, False),
     ],
 )
 def test_which_nodes_a_topology_is_for(topology: Topology, labels: dict[str, str], *, expected: bool) -> None:

@@ -35,20 +35,12 @@ def test_the_whole_pod_is_resized() -> None:
     assert _requests(pod) == (("cpu", 4000), ("pods", 1))
 
 
-@pytest.mark.parametrize(
-    ("name", "quantity", "message"),
-    [
-        pytest.param(
-            "nvidia.com/gpu", "1.5", "nvidia.com/gpu is '1.5'; a whole number of devices was expected", id="part"
-        ),
-        pytest.param("cpu", "many", "cpu is 'many'; an amount such as 8, 500m or 1.5Gi was expected", id="word"),
-        pytest.param("memory", "-1", "memory is '-1'; an amount such as 8, 500m or 1.5Gi was expected", id="negative"),
-    ],
-)
-def test_a_malformed_amount_is_told(name: str, quantity: str, message: str) -> None:
+def test_a_malformed_amount_is_told() -> None:
     """Nobody counts with what is no amount."""
-    with pytest.raises(ValueError, match=f"^{message}$"):
-        _requests({"spec": {"containers": [{"resources": {"requests": {name: quantity}}}]}})
+    amount, devices = "an amount such as 8, 500m or 1.5Gi was", "a whole number of devices was"
+    for name, quantity, what in (("nvidia.com/gpu", "1.5", devices), ("cpu", "many", amount), ("memory", "-1", amount)):
+        with pytest.raises(ValueError, match=f"^{name} is '{quantity}'; {what} expected$"):
+            _requests({"spec": {"containers": [{"resources": {"requests": {name: quantity}}}]}})
 
 
 def test_a_node_has_what_it_says() -> None:
@@ -72,44 +64,29 @@ def _node(*taints: Taint, **labels: str) -> Node:
     return Node("n", labels, taints)
 
 
+def _of_kubernetes(name: str, effect: str = "NoSchedule") -> Taint:
+    return Taint(f"node.kubernetes.io/{name}", effect)
+
+
+_OWNED = {"node.coreweave.cloud/reserved": "org"}
+
+
 @pytest.mark.parametrize(
     ("node", "cordoned", "ready", "expected"),
     [
-        pytest.param(_node(_GPU, _CPU), False, True, (), id="none"),
-        pytest.param(_node(), True, True, ("cordoned",), id="cordoned"),
-        pytest.param(
-            _node(Taint("node.kubernetes.io/unschedulable", "NoSchedule")), True, True, ("cordoned",), id="cordon-taint"
-        ),
-        pytest.param(_node(), False, False, ("not ready",), id="not-ready"),
-        pytest.param(
-            _node(Taint("node.kubernetes.io/unreachable", "NoExecute")),
-            False,
-            False,
-            ("unreachable",),
-            id="unreachable",
-        ),
-        pytest.param(_node(_LOCK), True, True, ("cordoned", "locked by SUNK"), id="locked-and-cordoned"),
-        pytest.param(_node(_RESERVED, **_TRIAGE), False, True, ("in triage",), id="triage"),
-        pytest.param(
-            _node(_RESERVED, **{"node.coreweave.cloud/state": "production", "node.coreweave.cloud/reserved": "org"}),
-            False,
-            True,
-            (),
-            id="production",
-        ),
-        pytest.param(
-            _node(**{"node.coreweave.cloud/reserved": "org", "node.coreweave.cloud/reserved-desired": "control-plane"}),
-            False,
-            True,
-            ("pending",),
-            id="pending",
-        ),
-        pytest.param(
-            _node(Taint("node.kubernetes.io/disk-pressure", "NoSchedule")), False, True, ("disk pressure",), id="disk"
-        ),
+        (_node(_GPU, _CPU), False, True, ()),
+        (_node(), True, True, ("cordoned",)),
+        (_node(_of_kubernetes("unschedulable")), True, True, ("cordoned",)),
+        (_node(), False, False, ("not ready",)),
+        (_node(_of_kubernetes("unreachable", "NoExecute")), False, False, ("unreachable",)),
+        (_node(_of_kubernetes("disk-pressure")), False, True, ("disk pressure",)),
+        (_node(_LOCK), True, True, ("cordoned", "locked by SUNK")),
+        (_node(_RESERVED, **_TRIAGE), False, True, ("in triage",)),
+        (_node(_RESERVED, **_OWNED, **{"node.coreweave.cloud/state": "production"}), False, True, ()),
+        (_node(**_OWNED, **{"node.coreweave.cloud/reserved-desired": "control-plane"}), False, True, ("pending",)),
     ],
 )
-def test_why_a_node_takes_no_pods(node: Node, cordoned: bool, ready: bool, expected: tuple[str, ...]) -> None:  # noqa: FBT001 - cases
+def test_why_a_node_takes_no_pods(node: Node, expected: tuple[str, ...], *, cordoned: bool, ready: bool) -> None:
     """A Node says once each why Pods do not land on it for now; what people set apart is no such reason."""
     assert Machine(node, cordoned=cordoned, ready=ready).reasons == expected
 

@@ -68,29 +68,25 @@ def test_only_our_gate_goes() -> None:
         jsonpatch.apply_patch(_pod((GATE, "other")), written)
 
 
-def test_the_keys_of_the_packed_node() -> None:
-    """A domain is written by the key that the Node carries."""
-    assert [_node(_opened(_pod(), Seat({key: "2"}, _SUPERPOD)))[0] for key in (_BACKEND, _IB)] == [
-        [[_is_in(_BACKEND, "2")]],
-        [[_is_in(_IB, "2")]],
-    ]
-
-
 def test_terms_stay_as_many() -> None:
-    """Each term is narrowed for itself; one that matches nothing is left so, and what is there is not written twice."""
-    own = _is_in(_BACKEND, "2")
-    field = _is_in("metadata.name", "n1")
-    terms = [{"matchExpressions": [own]}, {"matchFields": [field]}, {}, {"matchExpressions": [_is_in("pool", "x")]}]
-    affinity = {"nodeAffinity": {_NEED: {"nodeSelectorTerms": terms}}, "podAffinity": {"kept": True}}
-    opened = _opened(_pod(affinity=affinity), Seat({_BACKEND: "2"}, _SUPERPOD))
+    """Each is narrowed for itself, by the key that the packed Node carries; one that matches nothing is left so.
 
-    assert opened["spec"]["affinity"]["podAffinity"] == {"kept": True}
-    assert opened["spec"]["affinity"]["nodeAffinity"][_NEED]["nodeSelectorTerms"] == [
-        {"matchExpressions": [own]},
-        {"matchFields": [field], "matchExpressions": [own]},
-        {},
-        {"matchExpressions": [_is_in("pool", "x"), own]},
-    ]
+    What is there is not written twice.
+    """
+    field = _is_in("metadata.name", "n1")
+    for key in (_BACKEND, _IB):
+        own = _is_in(key, "2")
+        terms = [{"matchExpressions": [own]}, {"matchFields": [field]}, {}, {"matchExpressions": [_is_in("pool", "x")]}]
+        affinity = {"nodeAffinity": {_NEED: {"nodeSelectorTerms": terms}}, "podAffinity": {"kept": True}}
+        opened = _opened(_pod(affinity=affinity), Seat({key: "2"}, _SUPERPOD))["spec"]["affinity"]
+
+        assert opened["podAffinity"] == {"kept": True}
+        assert opened["nodeAffinity"][_NEED]["nodeSelectorTerms"] == [
+            {"matchExpressions": [own]},
+            {"matchFields": [field], "matchExpressions": [own]},
+            {},
+            {"matchExpressions": [_is_in("pool", "x"), own]},
+        ]
 
 
 def test_preferences() -> None:
@@ -156,29 +152,21 @@ def test_the_topologys_requirement() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("pod", "host", "fixed"),
-    [
-        ({}, "", False),
-        ({"spec": {"affinity": {"nodeAffinity": {_WISH: "x", _NEED: "x"}}}}, "", False),
-        ({"spec": {"affinity": {"nodeAffinity": {_WISH: [{"preference": {"matchExpressions": ["x"]}}]}}}}, "", False),
-        ({"spec": {"affinity": {"nodeAffinity": {_NEED: {"nodeSelectorTerms": [{}]}}}}}, "", False),
-    ],
-    ids=["nothing", "malformed", "expression", "empty term"],
-)
-def test_what_other_pods_tell(pod: Json, host: str, *, fixed: bool) -> None:
+def test_what_other_pods_tell() -> None:
     """A Pod that was opened by somebody else tells nothing, whatever it is."""
-    assert (packed(pod), is_fixed(pod)) == (host, fixed)
+    odd: list[Json] = [
+        {_WISH: "x", _NEED: "x"},
+        {_WISH: [{"preference": {"matchExpressions": ["x"]}}]},
+        {_NEED: {"nodeSelectorTerms": [{}]}},
+    ]
+    pods: list[Json] = [{}, *({"spec": {"affinity": {"nodeAffinity": node}}} for node in odd)]
+
+    assert [(packed(pod), is_fixed(pod)) for pod in pods] == [("", False)] * 4
 
 
-@pytest.mark.parametrize(
-    ("annotations", "why"),
-    [
-        (required("rack", "nowhere"), 'topology "nowhere" is not known: '),
-        (required("room"), 'kai.scheduler/topology-required-placement "room" '),
-    ],
-    ids=["topology", "level"],
-)
-def test_placements_that_mean_nothing(annotations: dict[str, str], why: str) -> None:
+def test_placements_that_mean_nothing() -> None:
     """A topology or a level that is gone is told."""
-    assert str(goal(annotations, _CATALOG)).startswith(why)
+    found = [goal(required(*placement), _CATALOG) for placement in (("rack", "nowhere"), ("room",))]
+
+    assert [str(each).startswith('topology "nowhere" is not known: ') for each in found] == [True, False]
+    assert str(found[1]).startswith('kai.scheduler/topology-required-placement "room" ')

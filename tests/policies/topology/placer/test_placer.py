@@ -27,6 +27,35 @@ def racks_of(world: World, gang: str) -> list[str]:
     return [world.nodes[node]["metadata"]["labels"][RACK] if node else "" for node in world.nodes_of(gang)]
 
 
+def job_set(world: World, name: str, *jobs: tuple[str, int, Json], only: str = "") -> None:
+    """A JobSet with the Pods of its jobs, or of one of them. jobs: name, Pods, template."""
+    replicated = [
+        {"name": job, "template": {"spec": {"parallelism": pods, "completions": pods, "template": template}}}
+        for job, pods, template in jobs
+    ]
+    world.root("jobset.x-k8s.io/v1alpha2", "JobSet", name, {"replicatedJobs": replicated})
+    for job, pods, template in jobs:
+        labels = {"jobset.sigs.k8s.io/jobset-name": name, "jobset.sigs.k8s.io/replicatedjob-name": job}
+        for index in range(0 if only not in ("", job) else pods):
+            world.pod(f"{job}-{index}", ("batch/v1", "Job", f"{name}-{job}-0"), template, labels)
+
+
+def replica_set(world: World, number: int, replicas: int, template: Json, *pods: str) -> None:
+    """A ReplicaSet of the Deployment `web` with its Pods."""
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    spec = {"replicas": replicas, "template": template}
+    world.root("apps/v1", "ReplicaSet", f"web-{number}", spec, ownerReferences=[scaled])
+    for pod in pods:
+        world.pod(pod, ("apps/v1", "ReplicaSet", f"web-{number}"), template, {"pod-template-hash": str(number)})
+
+
+def further(world: World, annotations: Mapping[str, str], gpus: int = 8, **spec: Any) -> None:
+    """Let the Job `train` have a third Pod."""
+    world.job("train", 3, annotations, gpus=gpus, exist=0)
+    labels = {"batch.kubernetes.io/job-completion-index": "2"}
+    world.pod("train-2", ("batch/v1", "Job", "train"), world.template(annotations, gpus), labels, **spec)
+
+
 def test_a_gang_starts_whole_in_the_tightest_domain() -> None:
     """All Pods are opened at once, into the rack with the least room that holds them."""
     world = World()
@@ -48,69 +77,33 @@ def test_what_is_written_into_a_pod() -> None:
     world = World()
     world.racks("f/1/1", nodes=2)
     world.job("train", 1, required("superpod"))
-    before = world.pods["train-0"]
+    uid = world.pods["train-0"]["metadata"]["uid"]
     (opening,) = world.look(bind=False).openings
+
+    def inside(**labels: str) -> Json:
+        keys = {"rack": RACK, "host": HOST}
+        expressions = [
+            {"key": keys.get(name, f"{BACKEND}{name}"), "operator": "In", "values": [value]}
+            for name, value in labels.items()
+        ]
+        return {"matchExpressions": expressions}
+
+    need = {"nodeSelectorTerms": [inside(fabric="f", superpod="1")]}
+    wishes = [inside(fabric="f", superpod="1", rack="1"), inside(host="f-1-1-0")]
+    node = {
+        "requiredDuringSchedulingIgnoredDuringExecution": need,
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": wish} for wish in wishes],
+    }
+    rack = "fabric=f,superpod=1,rack=1"
+    sentence = f"1 Pod with 8 GPUs in fabric=f,superpod=1; packed on f-1-1-0, next to its neighbours in {rack}"
     assert opening.patch == [
-        {"op": "test", "path": "/metadata/uid", "value": before["metadata"]["uid"]},
+        {"op": "test", "path": "/metadata/uid", "value": uid},
         {"op": "test", "path": "/spec/schedulingGates/0/name", "value": GATE},
         {"op": "remove", "path": "/spec/schedulingGates/0"},
-        {
-            "op": "add",
-            "path": "/spec/affinity",
-            "value": {
-                "nodeAffinity": {
-                    "requiredDuringSchedulingIgnoredDuringExecution": {
-                        "nodeSelectorTerms": [
-                            {
-                                "matchExpressions": [
-                                    {"key": f"{BACKEND}fabric", "operator": "In", "values": ["f"]},
-                                    {"key": f"{BACKEND}superpod", "operator": "In", "values": ["1"]},
-                                ]
-                            }
-                        ]
-                    },
-                    "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {
-                            "weight": 100,
-                            "preference": {
-                                "matchExpressions": [
-                                    {"key": f"{BACKEND}fabric", "operator": "In", "values": ["f"]},
-                                    {"key": f"{BACKEND}superpod", "operator": "In", "values": ["1"]},
-                                    {"key": RACK, "operator": "In", "values": ["1"]},
-                                ]
-                            },
-                        },
-                        {
-                            "weight": 100,
-                            "preference": {
-                                "matchExpressions": [{"key": HOST, "operator": "In", "values": ["f-1-1-0"]}]
-                            },
-                        },
-                    ],
-                }
-            },
-        },
-        {
-            "op": "add",
-            "path": "/metadata/annotations/cks-admission.dev~1placement",
-            "value": "1 Pod with 8 GPUs in fabric=f,superpod=1; packed on f-1-1-0, next to its neighbours in "
-            "fabric=f,superpod=1,rack=1",
-        },
+        {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": node}},
+        {"op": "add", "path": "/metadata/annotations/cks-admission.dev~1placement", "value": sentence},
     ]
-    assert world.pods["train-0"]["metadata"]["annotations"][PLACEMENT].startswith("1 Pod with 8 GPUs")
-
-
-def test_each_of_the_users_terms_is_narrowed() -> None:
-    """The number of required terms stays, each gets the domain by the keys that the packed Node carries."""
-    world = World()
-    world.node("old", {"ib.coreweave.cloud/fabric": "f", "ib.coreweave.cloud/superpod": "1", "pool": "x"})
-    own = [{"key": "pool", "operator": "In", "values": ["x"]}], [{"key": "pool2", "operator": "Exists"}]
-    terms = [{"matchExpressions": one} for one in own]
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    world.job("train", 1, required("superpod"), affinity=affinity)
-    world.look(bind=False)
-    domain = {"ib.coreweave.cloud/fabric": ["f"], "ib.coreweave.cloud/superpod": ["1"]}
-    assert world.needs("train-0") == [{"pool": ["x"], **domain}, {"pool2": ["Exists"], **domain}]
+    assert world.pods["train-0"]["metadata"]["annotations"][PLACEMENT] == sentence
 
 
 def test_a_gang_that_does_not_fit_holds_nothing() -> None:
@@ -164,28 +157,18 @@ def test_ranks_share_racks() -> None:
     )
 
 
-def test_a_failed_opening_is_tried_again() -> None:
-    """What was not carried out counts as gated, and takes no room."""
+def test_what_an_opening_comes_to() -> None:
+    """What was not carried out counts as gated, takes no room and is tried again; a late event closes no gate."""
     world = World()
     world.racks("f/1/1", nodes=2)
     world.job("train", 2, required("rack"))
     look = world.placer.look(world.now)
+    for pod in world.pods.values():
+        world.put(pod)
     assert world.placer.look(world.now).openings == ()
     for opening in look.openings:
         world.placer.failed(opening)
     assert len(world.look().openings) == 2
-
-
-def test_a_late_event_closes_no_gate() -> None:
-    """An event from before the opening changes nothing: the Pod is not opened twice."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
-    world.job("train", 2, required("rack"))
-    before = dict(world.pods)
-    world.placer.look(world.now)
-    for pod in before.values():
-        world.put(pod)
-    assert world.placer.look(world.now).openings == ()
 
 
 def test_further_pods_go_near_the_others() -> None:
@@ -195,11 +178,7 @@ def test_further_pods_go_near_the_others() -> None:
     world.racks("f1/1/c", nodes=1)
     world.job("train", 2, required("superpod", preferred="rack"))
     world.look()
-
-    world.job("train", 3, required("superpod", preferred="rack"), exist=0)
-    labels = {"batch.kubernetes.io/job-completion-index": "2"}
-    template = world.template(required("superpod", preferred="rack"))
-    world.pod("train-2", ("batch/v1", "Job", "train"), template, labels)
+    further(world, required("superpod", preferred="rack"))
     world.look()
 
     assert {node.rpartition("-")[0] for node in world.nodes_of("train")} == {"f1-1-b"}
@@ -214,11 +193,7 @@ def test_further_pods_have_a_node_to_themselves_where_each_needs_one() -> None:
     world.racks("f1/1/b", nodes=2)
     world.job("train", 2, required("rack"), gpus=1, affinity=apart)
     world.look()
-
-    world.job("train", 3, required("rack"), gpus=1, exist=0)
-    labels = {"batch.kubernetes.io/job-completion-index": "2"}
-    template = world.template(required("rack"), 1)
-    world.pod("train-2", ("batch/v1", "Job", "train"), template, labels, affinity=apart)
+    further(world, required("rack"), 1, affinity=apart)
 
     assert world.look().openings == ()
 
@@ -306,18 +281,8 @@ def test_the_packed_node_is_required_where_the_order_matters() -> None:
     """Small Pods and a large one that only fit by their packing get their Nodes; Pods that are alike need not."""
     world = World()
     world.racks("f/1/1", nodes=2)
-    template = world.template(required("rack"))
-    small = world.template(required("rack"), gpus=1)
-    jobs = [("large", 1, template), ("small", 8, small)]
-    replicated = [
-        {"name": name, "template": {"spec": {"parallelism": n, "completions": n, "template": own}}}
-        for name, n, own in jobs
-    ]
-    world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "mixed", {"replicatedJobs": replicated})
-    for name, number, own in jobs:
-        for index in range(number):
-            labels = {"jobset.sigs.k8s.io/jobset-name": "mixed", "jobset.sigs.k8s.io/replicatedjob-name": name}
-            world.pod(f"{name}-{index}", ("batch/v1", "Job", f"mixed-{name}-0"), own, labels)
+    large, small = (world.template(required("rack"), gpus) for gpus in (8, 1))
+    job_set(world, "mixed", ("large", 1, large), ("small", 8, small))
     world.look()
     fabric = {f"{BACKEND}fabric": ["f"], f"{BACKEND}superpod": ["1"], RACK: ["1"]}
     assert world.needs("large-0") == [{**fabric, HOST: ["f-1-1-0"]}]
@@ -346,22 +311,10 @@ def test_levels_inside_each_other() -> None:
     """A narrower gang of a workload is inside the domain of the wider one, and they start together."""
     world = World()
     world.racks("f/1/1", "f/1/2", "f/2/1", nodes=2)
-    jobs = [("wide", 2, required("superpod")), ("narrow", 2, required("rack"))]
-    replicated = [
-        {
-            "name": name,
-            "template": {"spec": {"parallelism": n, "completions": n, "template": world.template(annotations)}},
-        }
-        for name, n, annotations in jobs
-    ]
-    world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "both", {"replicatedJobs": replicated})
-    for name, number, placement in jobs:
-        for index in range(number):
-            labels = {"jobset.sigs.k8s.io/jobset-name": "both", "jobset.sigs.k8s.io/replicatedjob-name": name}
-            owner = ("batch/v1", "Job", f"both-{name}-0")
-            world.pod(f"{name}-{index}", owner, world.template(placement), labels)
-        if name == "wide":
-            assert reasons(world) == {"both": "It starts together with others of its workload: 0 of 2 Pods exist."}
+    jobs = [(name, 2, world.template(required(level_))) for name, level_ in (("wide", "superpod"), ("narrow", "rack"))]
+    job_set(world, "both", *jobs, only="wide")
+    assert reasons(world) == {"both": "It starts together with others of its workload: 0 of 2 Pods exist."}
+    job_set(world, "both", *jobs)
     world.look()
     assert {node[:3] for node in (*world.nodes_of("wide"), *world.nodes_of("narrow"))} == {"f-1"}
     assert len(set(racks_of(world, "narrow"))) == 1
@@ -459,17 +412,13 @@ def test_a_roll_out_moves_to_a_domain_with_room_for_all() -> None:
     world.racks("f/1/1", "f/1/2", nodes=4)
     template = world.template(required("rack"))
     world.root("apps/v1", "Deployment", "web", {"replicas": 4, "template": template})
-    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
-    world.root("apps/v1", "ReplicaSet", "web-1", {"replicas": 4, "template": template}, ownerReferences=[scaled])
-    for index in range(4):
-        world.pod(f"old-{index}", ("apps/v1", "ReplicaSet", "web-1"), template, {"pod-template-hash": "1"})
+    replica_set(world, 1, 4, template, *(f"old-{index}" for index in range(4)))
     world.look()
     world.job("other", 3, required("rack"))
     world.look()
     assert (racks_of(world, "old"), racks_of(world, "other")) == (["1"] * 4, ["2"] * 3)
     # One place is free in rack 2, but all four replicas will only fit into rack 1.
-    world.root("apps/v1", "ReplicaSet", "web-2", {"replicas": 1, "template": template}, ownerReferences=[scaled])
-    world.pod("new-0", ("apps/v1", "ReplicaSet", "web-2"), template, {"pod-template-hash": "2"})
+    replica_set(world, 2, 1, template, "new-0")
     assert list(reasons(world)) == ["web-2"]
     world.delete("old-3")
     world.look()
@@ -483,11 +432,8 @@ def test_a_stuck_pod_is_told_of() -> None:
     world.job("train", 1, required("rack"))
     world.look(bind=False)
     pod = world.pods["train-0"]
-    why = {
-        "type": "PodScheduled",
-        "status": "False",
-        "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu.",
-    }
+    words = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    why = {"type": "PodScheduled", "status": "False", "message": words}
     world.put({**pod, "status": {"phase": "Pending", "conditions": [why]}})
     world.now += 61
     world.job("next", 1, required("rack"))
@@ -497,8 +443,8 @@ def test_a_stuck_pod_is_told_of() -> None:
         Notice(
             about,
             "Stuck",
-            "Pod train-0 was opened 60 s ago or more and is not bound: 0/1 nodes are available: 1 Insufficient "
-            "nvidia.com/gpu. Delete the Pod: its controller makes another one, and the placer chooses a place for it.",
+            f"Pod train-0 was opened 60 s ago or more and is not bound: {words} Delete the Pod: its controller makes "
+            "another one, and the placer chooses a place for it.",
         ),
     )
     assert [one.about.name for one in look.queue] == ["next"]
@@ -636,9 +582,7 @@ def test_what_a_roll_out_needs_is_its_own() -> None:
     world.racks("f/1/1", nodes=2)
     template = world.template(required("rack"))
     world.root("apps/v1", "Deployment", "web", {"replicas": 3, "template": template})
-    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
-    world.root("apps/v1", "ReplicaSet", "web-1", {"replicas": 1, "template": template}, ownerReferences=[scaled])
-    world.pod("web-1-0", ("apps/v1", "ReplicaSet", "web-1"), template, {"pod-template-hash": "1"})
+    replica_set(world, 1, 1, template, "web-1-0")
     world.job("train", 1, required("rack"))
     assert list(reasons(world)) == ["web-1"]
     assert racks_of(world, "train") == ["1"]

@@ -3,7 +3,7 @@
 from copy import deepcopy
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.admissionpolicy import schema
@@ -71,62 +71,36 @@ _OPERATIONS = st.builds(
 )
 
 
+@settings(bounded, max_examples=400)
 @given(live=_LIVE, applied=_APPLIED)
-@bounded
-def test_merging_twice_is_merging_once(live: Any, applied: Any) -> None:
-    """What was merged is merged already: the second time nothing is new."""
-    merge.check(applied, _PODS.root)
-    once = merge.merge(live, applied, _PODS.root)
+def test_merging(live: Any, applied: Any) -> None:
+    """The configuration is part of the result, at each place, and what was merged is merged already.
 
-    assert merge.merge(once, applied, _PODS.root) == once
-
-
-@given(live=_LIVE, applied=_APPLIED)
-@bounded
-def test_merging_changes_no_input(live: Any, applied: Any) -> None:
-    """Neither the object nor the configuration is changed."""
+    Neither input is changed, and what the configuration does not mention is the very same value afterwards. A merged
+    list has each item once: the applied ones in their order, and the others in theirs.
+    """
     before = deepcopy((live, applied))
-
-    merge.merge(live, applied, _PODS.root)
-
-    assert (live, applied) == before
-
-
-@given(live=_LIVE, applied=_APPLIED)
-@bounded
-def test_merging_leaves_the_rest_alone(live: Any, applied: Any) -> None:
-    """What the configuration does not mention is the very same value afterwards."""
+    merge.check(applied, _PODS.root)
     merged = merge.merge(live, applied, _PODS.root)
 
+    assert merge.merge(merged, applied, _PODS.root) == merged
+    assert (live, applied) == before
+    _contains(merged, applied)
     for section in ("metadata", "spec"):
         for key, value in live[section].items():
             if key not in applied.get(section, {}):
                 assert merged[section][key] is value
-    untouched = {item["name"] for item in applied.get("spec", {}).get("containers", [])}
-    kept = [item for item in live["spec"].get("containers", []) if item["name"] not in untouched]
-    found = [item for item in merged["spec"].get("containers", []) if item["name"] not in untouched]
-    assert [id(item) for item in found] == [id(item) for item in kept]
-
-
-@given(live=_LIVE, applied=_APPLIED)
-@bounded
-def test_order_of_merged_lists(live: Any, applied: Any) -> None:
-    """A merged list has each item once; the applied ones in their order, and the others in theirs."""
-    before = live["metadata"].get("finalizers", [])
-    wanted = applied.get("metadata", {}).get("finalizers", [])
-
-    merged = merge.merge(live, applied, _PODS.root)["metadata"].get("finalizers", [])
-
-    assert sorted(merged) == sorted({*before, *wanted})
-    assert [item for item in merged if item in wanted] == wanted
-    assert [item for item in merged if item not in wanted] == [item for item in before if item not in wanted]
-
-
-@given(live=_LIVE, applied=_APPLIED)
-@bounded
-def test_all_that_is_applied_is_there(live: Any, applied: Any) -> None:
-    """The configuration is part of the result, at each place."""
-    _contains(merge.merge(live, applied, _PODS.root), applied)
+    containers = applied.get("spec", {}).get("containers", [])
+    reached = {item["name"] for item in containers}
+    kept, found = (
+        [id(item) for item in obj["spec"].get("containers", []) if item["name"] not in reached]
+        for obj in (live, merged)
+    )
+    assert found == kept
+    old, wanted, new = (obj.get("metadata", {}).get("finalizers", []) for obj in (live, applied, merged))
+    assert sorted(new) == sorted({*old, *wanted})
+    assert [item for item in new if item in wanted] == wanted
+    assert [item for item in new if item not in wanted] == [item for item in old if item not in wanted]
 
 
 def _contains(whole: Any, part: Any) -> None:

@@ -65,36 +65,25 @@ def test_the_second_call_writes_nothing(store: DirectoryStore, now: datetime) ->
     assert {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()} == before
 
 
-def test_keys_that_were_opened_are_closed(store: DirectoryStore, now: datetime) -> None:
-    """A key that others may read, as an fsGroup makes it, is closed again and the reason says so."""
+def test_keys_that_others_may_read(store: DirectoryStore, now: datetime) -> None:
+    """A key that others may read, as an fsGroup makes it, is closed again and the reason says so.
+
+    One that is a symbolic link leads to somebody else's file, whose rights are not ours to change; and one whose rights
+    cannot be changed, here since it has vanished, is an error with its path and not a silence.
+    """
     ensure(store, _NAMES, now)
     (store.path / "tls.key").chmod(0o660)
-
-    again = ensure(store, _NAMES, now)
-
-    assert again.reasons == ("tls.key was closed to others: its mode was 0660, now 0600",)
+    assert ensure(store, _NAMES, now).reasons == ("tls.key was closed to others: its mode was 0660, now 0600",)
     assert _mode(store.path / "tls.key") == 0o600
 
-
-def test_a_key_elsewhere_is_left_alone(store: DirectoryStore, now: datetime) -> None:
-    """A key that is a symbolic link leads to somebody else's file, whose rights are not ours to change."""
-    ensure(store, _NAMES, now)
     elsewhere = (store.path / "tls.key").rename(store.path.parent / "elsewhere.key")
     elsewhere.chmod(0o640)
     (store.path / "tls.key").symlink_to(elsewhere)
+    assert (ensure(store, _NAMES, now).reasons, _mode(elsewhere)) == ((), 0o640)
 
-    assert ensure(store, _NAMES, now).reasons == ()
-    assert _mode(elsewhere) == 0o640
-
-
-def test_a_key_that_cannot_be_closed_is_told(store: DirectoryStore, now: datetime) -> None:
-    """A key whose rights cannot be changed, here since it has vanished, is an error with its path and not a silence."""
-    ensure(store, _NAMES, now)
     (store.path / "ca.key").unlink()
-
     with pytest.raises(StoreError) as raised:
         store.tighten()
-
     assert str(raised.value) == (
         f"cannot take others' rights from {store.path}/ca.key as uid {os.geteuid()}: No such file or directory"
     )
@@ -135,14 +124,10 @@ def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> 
     """A path that is a file, or goes through one, is told as such."""
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(
-        StoreError, match=r"cannot use the directory .*/file .*; a file stands where a directory belongs"
-    ):
-        ensure(DirectoryStore(tmp_path / "file"), _NAMES, now)
-    with pytest.raises(
-        StoreError, match=r"cannot use the directory .*/below .*; a file stands where a directory belongs"
-    ):
-        ensure(DirectoryStore(tmp_path / "file" / "below"), _NAMES, now)
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        words = f"cannot use the directory {path} .*; a file stands where a directory belongs"
+        with pytest.raises(StoreError, match=words):
+            ensure(DirectoryStore(path), _NAMES, now)
 
 
 def test_a_write_that_fails_keeps_the_old_file(store: DirectoryStore, now: datetime) -> None:

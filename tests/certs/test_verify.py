@@ -86,35 +86,19 @@ def test_intermediates_of_any_order_are_climbed(forge: Forge, now: datetime) -> 
     assert _faults(findings) == ["CN=outer expired on 2026-03-01 11:59:00 UTC, 1 minute ago"]
 
 
-def test_an_intermediate_that_is_missing(forge: Forge, now: datetime) -> None:
-    """The place where the chain breaks is named."""
-    root = forge("root", names=[], extensions=[_ca()])
-    inner = forge("inner", names=[], extensions=[_ca()], issuer=root)
-    leaf, _ = forge("leaf", issuer=inner)
-
-    assert _faults(verify([leaf], Bundle((root[0],)), [], now)) == [
-        "CN=leaf is signed by CN=inner, which neither the chain nor the bundle has; the bundle has CN=root"
-    ]
-
-
-def test_more_authorities_than_are_allowed(forge: Forge, now: datetime) -> None:
-    """A path length that is exceeded is a fault."""
-    root = forge("root", names=[], extensions=[_ca(0)])
-    inner = forge("inner", names=[], extensions=[_ca()], issuer=root)
-    leaf, _ = forge("leaf", issuer=inner)
-
-    assert _faults(verify([leaf, inner[0]], Bundle((root[0],)), [], now)) == [
-        "CN=root allows 0 CAs below it, and there are 1"
-    ]
-
-
-def test_a_certificate_that_may_not_sign(forge: Forge, now: datetime) -> None:
-    """A signature by something that is no CA leads nowhere."""
+def test_chains_that_lead_nowhere(forge: Forge, now: datetime) -> None:
+    """The place where a chain breaks is named: what is missing, a path length that is exceeded, what is no CA."""
+    root, narrow = (forge("root", names=[], extensions=[_ca(length)]) for length in (None, 0))
+    lost, long = (forge("inner", names=[], extensions=[_ca()], issuer=above) for above in (root, narrow))
     no_ca = forge("no CA", names=[])
-    leaf, _ = forge("leaf", issuer=no_ca)
+    leaves = [forge("leaf", issuer=issuer)[0] for issuer in (lost, long, no_ca)]
+    chains = ([leaves[0]], root), ([leaves[1], long[0]], narrow), ([leaves[2]], no_ca)
+    found = [_faults(verify(chain, Bundle((trusted[0],)), [], now)) for chain, trusted in chains]
 
-    assert _faults(verify([leaf], Bundle((no_ca[0],)), [], now)) == [
-        "CN=leaf is signed by CN=no CA, which may not sign: its basic constraints or key usage forbid it"
+    assert found == [
+        ["CN=leaf is signed by CN=inner, which neither the chain nor the bundle has; the bundle has CN=root"],
+        ["CN=root allows 0 CAs below it, and there are 1"],
+        ["CN=leaf is signed by CN=no CA, which may not sign: its basic constraints or key usage forbid it"],
     ]
 
 
@@ -158,12 +142,7 @@ def test_findings_agree_with_a_verifier(
 
 
 @pytest.mark.parametrize(
-    ("when", "days"),
-    [
-        pytest.param(timedelta(), 7, id="fresh"),
-        pytest.param(timedelta(days=6, hours=1), 0, id="last-day"),
-        pytest.param(timedelta(days=7, seconds=1), -1, id="expired"),
-    ],
+    ("when", "days"), [(timedelta(), 7), (timedelta(days=6, hours=1), 0), (timedelta(days=7, seconds=1), -1)]
 )
 def test_a_certificate_is_described(leaf: Leaf, now: datetime, when: timedelta, days: int) -> None:
     """A description has all that `certs show` prints, in its order."""

@@ -63,56 +63,32 @@ def test_the_first_plan_makes_everything(now: datetime) -> None:
     _consistent(decided, {}, now)
 
 
-def test_what_is_good_is_kept(stored: Mapping[str, bytes], now: datetime) -> None:
-    """A second look, a day later, changes nothing and says nothing."""
-    decided = plan(stored, _NAMES, now + _DAY)
+def test_what_becomes_of_stored_files(stored: Mapping[str, bytes], now: datetime) -> None:
+    """A day later nothing changes; after half of its life the leaf is made anew, alone.
 
-    assert (decided.writes, decided.reasons) == ({}, ())
-
-
-def test_a_leaf_is_renewed_alone(stored: Mapping[str, bytes], now: datetime) -> None:
-    """After half of its life the leaf is made anew; CA and bundle stay as they are."""
-    decided = plan(stored, _NAMES, now + 5 * _DAY)
-
-    assert list(decided.writes) == [LEAF_CERT, LEAF_KEY]
-    (reason,) = decided.reasons
-    assert reason == (
-        f"tls.crt was renewed: half of its life was over on {moment(now + _LEAF_DUE)};"
-        f" it ends on {moment(now + LEAF_LIFETIME)}"
-    )
-    _consistent(decided, stored, now + 5 * _DAY)
-
-
-def test_an_authority_is_renewed_with_overlap(stored: Mapping[str, bytes], now: datetime) -> None:
-    """A new CA signs a new leaf while clients go on trusting the old CA, and with it the leaf that is still served."""
+    Then a new CA signs a new leaf while clients go on trusting the old CA, and with it the leaf that is still served.
+    Once the old CA has expired it is dropped, and the reason says which and when.
+    """
     (old,) = Bundle.from_pem(stored[BUNDLE])
-    later = now + 250 * _DAY
-
-    decided = plan(stored, _NAMES, later)
-
-    assert list(decided.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
-    assert decided.bundle == (decided.authority.certificate, old)
-    assert decided.reasons[0] == (
-        f"ca.crt was renewed: two thirds of its life were over on {moment(now + _AUTHORITY_DUE)};"
-        f" it ends on {moment(now + AUTHORITY_LIFETIME)}"
-    )
-    _consistent(decided, stored, later)
-
-
-def test_an_expired_authority_leaves_the_bundle(stored: Mapping[str, bytes], now: datetime) -> None:
-    """Once the old CA has expired it is dropped, and the reason says which and when."""
-    rotated = {**stored, **plan(stored, _NAMES, now + 364 * _DAY).writes}
-
+    kept, half, rotated = (plan(stored, _NAMES, now + days * _DAY) for days in (1, 5, 250))
     later = now + AUTHORITY_LIFETIME + timedelta(hours=1)
+    latest = {**stored, **plan(stored, _NAMES, now + 364 * _DAY).writes}
+    last = plan(latest, _NAMES, later)
 
-    decided = plan(rotated, _NAMES, later)
-
-    assert list(decided.writes) == [BUNDLE]
-    assert decided.bundle == (decided.authority.certificate,)
-    assert decided.reasons == (
+    assert (kept.writes, kept.reasons) == ({}, ())
+    leaf = f"half of its life was over on {moment(now + _LEAF_DUE)}; it ends on {moment(now + LEAF_LIFETIME)}"
+    end = moment(now + AUTHORITY_LIFETIME)
+    ca = f"two thirds of its life were over on {moment(now + _AUTHORITY_DUE)}; it ends on {end}"
+    assert (list(half.writes), half.reasons) == ([LEAF_CERT, LEAF_KEY], (f"tls.crt was renewed: {leaf}",))
+    assert list(rotated.writes) == [BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY]
+    assert (rotated.bundle, rotated.reasons[0]) == ((rotated.authority.certificate, old), f"ca.crt was renewed: {ca}")
+    assert (list(last.writes), last.bundle) == ([BUNDLE], (last.authority.certificate,))
+    assert last.reasons == (
         "ca-bundle.crt no longer holds CN=cks-admission CA, which expired on 2027-03-01 12:00:00 UTC",
     )
-    _consistent(decided, rotated, later)
+    _consistent(half, stored, now + 5 * _DAY)
+    _consistent(rotated, stored, now + 250 * _DAY)
+    _consistent(last, latest, later)
 
 
 def test_a_whole_life(now: datetime) -> None:

@@ -57,7 +57,7 @@ def test_values_that_are_too_long() -> None:
 _LEVELS_OF = (
     'Levels of topology "coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname.'
 )
-_NAME_ONE, _NEAR = (f"  {_LEVELS_OF}\n{hint}" for hint in ("Name one of them.", "Did you mean superpod?"))
+_NAME_ONE = f"  {_LEVELS_OF}\nName one of them."
 _FORMS = "Write LEVEL, LEVEL=DOMAIN or LEVEL in (DOMAIN, …); domains above it may follow."
 _SEVERAL, _COPY = "Name several domains as LEVEL in (A, B).", "Copy the value of the Nodes' label."
 _NO_VALUE = "that is no value of a label: letters, digits, and within them - _ . are allowed."
@@ -68,9 +68,7 @@ _LONG = "that has 64 characters, and the value of a label has 63 at most."
 @pytest.mark.parametrize(
     ("text", "problem", "remedy"),
     [
-        ("", "is empty.", _NAME_ONE),
         ("rack" + " " * 16_380 + "x", "has 16385 characters, and a placement has 16384 at most.", _FORMS),
-        ("superpodd", 'is no level of topology "coreweave".', _NEAR),
         ("x=1", 'names "x", which is no level of topology "coreweave".', _NAME_ONE),
         ("speed.current=400", f'names "speed.current", which {_MEASURE}', _NAME_ONE),
         ("rack=1,rack=2", "names the level rack twice.", _SEVERAL),
@@ -82,7 +80,7 @@ _LONG = "that has 64 characters, and the value of a label has 63 at most."
         ),
         ("rack=1,", "has an empty part.", _FORMS),
         ("rack in (1", "has a parenthesis that does not close.", _FORMS),
-        *((text, f'has a part that cannot be read, "{text}".', _FORMS) for text in ("rack in 1)", "rack!=1", "=1")),
+        *((text, f'has a part that cannot be read, "{text}".', _FORMS) for text in ("rack in 1)", "=1")),
         ("rack=", "names an empty domain of rack.", "Name the domain, as rack=DOMAIN."),
         ("rack=-1", f'names a domain of rack, "-1", {_NO_VALUE}', _COPY),
         (f"rack={'1' * 64}", f'names a domain of rack, "{"1" * 64}", {_LONG}', _COPY),

@@ -68,17 +68,6 @@ def test_the_nearest_counts_for_each_key() -> None:
     ]
 
 
-def test_a_pod_is_its_own_template() -> None:
-    """Its annotations stand on the template itself, and are there once."""
-    pod = merged(resource("v1", "Pod", {"spec": {}}), _annotated(required="rack"))
-
-    (template,) = _templates(pod)
-
-    assert (template.path, template.location, template.value) == ("", (), pod)
-    assert template.nearest == Annotations(None, Annotation("rack", (), _REQUIRED))
-    assert template.is_meant is True
-
-
 def test_all_holders_of_a_trainer_template() -> None:
     """A TrainingRuntime holds the template of a JobSet, which holds those of Jobs: four places, the nearest first."""
     path = "spec.template.spec.replicatedJobs[0].template.spec.template"

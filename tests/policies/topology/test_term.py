@@ -1,6 +1,7 @@
 """Terms: the alternatives that a placement comes to, preferences, and what becomes of a user's affinity beside them.
 
-Where Pods land by them, and how Nodes are scored, is proven for any Nodes and affinity in tests/properties.
+The terms of each topology stand in cases/. Where Pods land by them, and how Nodes are scored, is proven for any Nodes
+and affinity in tests/properties.
 """
 
 from __future__ import annotations
@@ -43,11 +44,6 @@ def _absent(key: str) -> SelectorRequirement:
     return SelectorRequirement(key, "DoesNotExist")
 
 
-def _network(family: str) -> Term:
-    return _in(f"{family}/fabric", "f"), _in(f"{family}/superpod", "3"), _in("rack", "1")
-
-
-_FABRIC, _SUPERPOD = Domain(level(f"{_B}/fabric"), ("f",)), Domain(level(f"{_B}/superpod"), ("3",))
 _RACK = Domain(level("rack"), ("1",))
 _INFINIBAND, _ROCE = (LabelSelector((_in(f"{_B}/flavor", name),)) for name in ("infiniband", "roce"))
 _SSD_WITHOUT_ROCE = LabelSelector((_in("disk", "ssd"), _not_in(f"{_B}/flavor", "roce")))
@@ -57,16 +53,6 @@ _NO_INFINIBAND = LabelSelector((_not_in(f"{_B}/flavor", "infiniband"),))
 @pytest.mark.parametrize(
     ("domains", "requirement", "terms"),
     [
-        pytest.param([], EVERYTHING, [], id="nothing"),
-        pytest.param([Domain(level("rack"))], EVERYTHING, [(_there("rack"),)], id="no-domain"),
-        pytest.param([_FABRIC, _SUPERPOD, _RACK], EVERYTHING, [*map(_network, (_B, _I))], id="names-are-not-mixed"),
-        pytest.param(
-            [_RACK],
-            _INFINIBAND,
-            [(_in("rack", "1"), _in(f"{_B}/flavor", "infiniband")), (_in("rack", "1"), _there(f"{_I}/fabric"))],
-            id="infiniband",
-        ),
-        pytest.param([_SUPERPOD], _ROCE, [(_in(f"{_B}/superpod", "3"), _in(f"{_B}/flavor", "roce"))], id="roce"),
         pytest.param(
             [_RACK],
             _SSD_WITHOUT_ROCE,
@@ -94,13 +80,6 @@ _NO_INFINIBAND = LabelSelector((_not_in(f"{_B}/flavor", "infiniband"),))
 def test_alternatives(domains: list[Domain], requirement: LabelSelector, terms: list[Term]) -> None:
     """There is a term for each way in which Nodes may be labelled, without what it says already."""
     assert alternatives(domains, requirement) == tuple(terms)
-
-
-def test_alternatives_of_which_a_node_meets_one() -> None:
-    """The older way is for Nodes without the newer name of the nearest level that has two."""
-    found = alternatives([_FABRIC, _SUPERPOD, _RACK], EVERYTHING, disjoint=True)
-
-    assert found == (_network(_B), (*_network(_I), _absent(f"{_B}/superpod")))
 
 
 def test_requirements_in_older_names() -> None:

@@ -105,7 +105,7 @@ def test_permission_by_topology_and_namespace() -> None:
 
 
 def test_pod_affinity_of_a_gang_to_itself() -> None:
-    """Pods of one controller and placement are told from others by a label, and kept on Nodes of the level."""
+    """Pods of one controller and placement are told from others by a label."""
     first, second, other, elsewhere = (
         _written(made, _ALONE)
         for made in (
@@ -115,39 +115,8 @@ def test_pod_affinity_of_a_gang_to_itself() -> None:
             merged(_pod(_asked("rack")), {"metadata": {"namespace": "elsewhere"}}),
         )
     )
-    label = first["metadata"]["labels"][_GANG]
-    peers = {"labelSelector": {"matchLabels": {_GANG: label}}, "topologyKey": _RACK}
-    has_rack = {"matchExpressions": [{"key": _RACK, "operator": "Exists"}]}
-
-    assert first["spec"]["affinity"] == {
-        "nodeAffinity": {_MUST: {"nodeSelectorTerms": [has_rack]}},
-        "podAffinity": {_MUST: [peers]},
-    }
     assert second == first
     assert len({made["metadata"]["labels"][_GANG] for made in (first, other, elsewhere)}) == 3
-
-
-def test_what_a_named_domain_becomes_without_a_placer() -> None:
-    """It is required or preferred of Nodes, beside what the Pod's author requires; nothing is kept together by it."""
-    own = {"nodeAffinity": {_MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]}}}
-    in_rack = {"key": _RACK, "operator": "In", "values": ["12"]}
-
-    required, preferred = (
-        _written(_pod(asked, affinity=deepcopy(own)), _ALONE)["spec"]["affinity"]
-        for asked in (_asked("rack=12"), _asked(None, "rack=12"))
-    )
-
-    assert required == {
-        "nodeAffinity": {
-            _MUST: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}, in_rack]}]}
-        }
-    }
-    assert preferred == {
-        "nodeAffinity": {
-            **own["nodeAffinity"],
-            _SHOULD: [{"weight": 100, "preference": {"matchExpressions": [in_rack]}}],
-        }
-    }
 
 
 def test_an_nvl_domain_is_for_the_placer_alone() -> None:

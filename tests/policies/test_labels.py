@@ -29,7 +29,7 @@ from policies.engine.request import AdmissionRequest, Operation
 from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
-from policies.engine.violation import More, Violation, describe
+from policies.engine.violation import More, Violation
 from policies.labels import EXCEPTIONS, INTERRUPTABLE, LabelException, LabelGuard, is_reserved, organization
 from policies.objects.fieldpath import Pattern, parse, render
 from policies.objects.workload import Workload
@@ -477,16 +477,3 @@ def test_a_node_loses_a_label_in_any_way(labels: Any) -> None:
     gone = [f'{_KEY}="1"', f'{_KEY}2="1"'][: 1 if labels else 2]
 
     assert _judge({**old, "metadata": {"labels": labels}}, old) == tuple(map(_must_stay, gone))
-
-
-def test_nothing_forges_lines_of_the_message() -> None:
-    """Line breaks and control characters, which no API server has checked yet, stay on the line of their violation."""
-    forged = "a\nNothing is wrong here.\n"
-    role = at("spec.mpiReplicaSpecs", {forged: {"template": pod(labels={_KEY: "1"})}})
-    for obj in (
-        deployment(template_labels={f"{_KEY}{forged}": "1"}),
-        resource("kubeflow.org/v1", "MPIJob", role),
-        resource("v1", "ConfigMap", labels={_KEY: "1\r\x1b[2K"}),
-    ):
-        lines = describe(found for found in _judge(obj) if isinstance(found, Violation)).split("\n")
-        assert (lines[0], lines[2:], lines[1].isprintable()) == (_SUMMARY, [_OWN_PREFIX], True)

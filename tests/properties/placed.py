@@ -108,6 +108,7 @@ _KEYS = st.sampled_from(
     ]
 )
 _VALUES = st.sampled_from(["1", "1", "2", "2", "infiniband", "roce"])
+_SOME_VALUES = st.lists(_VALUES, min_size=1, max_size=3, unique=True)
 
 
 def _listed(key: str, operator: str, values: list[str]) -> Json:
@@ -119,19 +120,9 @@ def _named(key: str, operator: str) -> Json:
 
 
 _expressions = st.one_of(
-    st.builds(
-        _listed,
-        _KEYS,
-        st.sampled_from(["In", "In", "NotIn"]),
-        st.lists(_VALUES, min_size=1, max_size=3, unique=True),
-    ),
+    st.builds(_listed, _KEYS, st.sampled_from(["In", "In", "NotIn"]), _SOME_VALUES),
     st.builds(_named, _KEYS, st.sampled_from(["Exists", "DoesNotExist"])),
-    st.builds(
-        lambda key, operator, value: {"key": key, "operator": operator, "values": [value]},
-        _KEYS,
-        st.sampled_from(["Gt", "Lt"]),
-        st.sampled_from(["0", "1", "2"]),
-    ),
+    st.builds(_listed, _KEYS, st.sampled_from(["Gt", "Lt"]), st.sampled_from([["0"], ["1"], ["2"]])),
 )
 _fields = st.builds(
     lambda operator, name: {"key": "metadata.name", "operator": operator, "values": [name]},
@@ -224,5 +215,3 @@ def affinities_about(placed: Placed) -> st.SearchStrategy[Any]:
 dead_affinities = st.lists(dead_terms, max_size=3).map(
     lambda terms: {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
 )
-valid_terms = _terms
-valid_preferred = _preferred

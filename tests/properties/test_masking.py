@@ -46,7 +46,6 @@ _SECRET = st.fixed_dictionaries(
         "stringData": st.dictionaries(st.sampled_from("ab"), _SECRETS),
     },
 )
-_NAMES = _KEYS.filter("env".__ne__)
 _PLACES: st.SearchStrategy[Any] = st.recursive(
     st.one_of(_PLAIN, _SECRET, st.fixed_dictionaries({"env": _variables(_SECRETS)})),
     lambda inner: st.one_of(

@@ -96,31 +96,26 @@ def test_too_many_labels_are_not_looked_through() -> None:
     assert f"{SUMMARY} spec.replicatedJobs: {words}" in str(_refusal(jobs))
 
 
-def test_a_label_without_effect_is_told_its_place() -> None:
-    """An excepted label of Pods passes on a template and its workload; on the latter alone the template is named."""
+def test_words() -> None:
+    """An excepted label of Pods passes on a template and its workload; on the latter alone the template is named.
+
+    A label that the cloud set on a Node stays, and elsewhere it may go; and the words about a Namespace's organization
+    say which one may stand there.
+    """
     label = {"qos.coreweave.cloud/interruptable": "true"}
-    alone = _object("Deployment", label, "apps/v1", template={"metadata": {"labels": {}}})
-    both = _object("Deployment", label, "apps/v1", template={"metadata": {"labels": label}})
+    alone, both = (
+        _object("Deployment", label, "apps/v1", template={"metadata": {"labels": own}}) for own in ({}, label)
+    )
+    own_organization = OWN_ORGANIZATION.format('"org-1"')
+    effect = "has no effect on any Pod here, put it at spec.template.metadata.labels"
 
-    words = "has no effect on any Pod here, put it at spec.template.metadata.labels"
-    refusal = f'{SUMMARY} metadata.labels: qos.coreweave.cloud/interruptable="true" {words}. {USE_OWN_PREFIX}'
-    assert (_refusal(alone), _refusal(both)) == (refusal, None)
-
-
-def test_nodes_keep_labels() -> None:
-    """A label that the cloud set on a Node stays, and elsewhere it may go."""
-    refusal = f'{SUMMARY} metadata.labels: foo.coreweave.cloud/bar="1" must not be removed. {KEEP}'
-    assert _refusal(_object("Node", {}), _object("Node")) == refusal
-    assert _refusal(_object(labels={}), _object()) is None
-
-
-def test_nobody_promotes_a_namespace() -> None:
-    """The words about a Namespace's organization say which one may stand there."""
-    refusal = _refusal(_object("Namespace", CONTROL_PLANE))
-
-    label = 'metadata.labels: ns.coreweave.cloud/org="control-plane"'
-    remedy = OWN_ORGANIZATION.format('"org-1"')
-    assert refusal == f"{SUMMARY} {label}. {remedy}"
+    told = {
+        _refusal(alone): f'qos.coreweave.cloud/interruptable="true" {effect}. {USE_OWN_PREFIX}',
+        _refusal(_object("Node", {}), _object("Node")): f'foo.coreweave.cloud/bar="1" must not be removed. {KEEP}',
+        _refusal(_object("Namespace", CONTROL_PLANE)): f'ns.coreweave.cloud/org="control-plane". {own_organization}',
+    }
+    assert list(told) == [f"{SUMMARY} metadata.labels: {words}" for words in told.values()]
+    assert (_refusal(both), _refusal(_object(labels={}), _object())) == (None, None)
 
 
 @pytest.mark.parametrize("labels", [CONTROL_PLANE, {"example.org/open": ""}], ids=["control plane", "not selected"])

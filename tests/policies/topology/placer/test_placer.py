@@ -366,6 +366,18 @@ def test_stages_keep_room_for_those_to_come() -> None:
     assert {world.pods[f"serve-0-{index}"]["spec"]["nodeName"][:5] for index in (1, 2, 3)} == {"f-1-2"}
 
 
+def test_all_of_a_group_at_once() -> None:
+    """Without a startup policy a group is opened when leader and workers exist."""
+    world = World()
+    world.racks("f/1/1")
+    template = leader_worker_set(world, "LeaderCreated")
+    group_pod(world, template, 0)
+    assert reasons(world) == {"serve": "1 of 4 Pods exist."}
+    for index in (1, 2, 3):
+        group_pod(world, template, index)
+    assert len(world.look().openings) == 4
+
+
 def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
     """Workers that only prefer their leader's rack have to be on their Nodes while room is kept in another rack."""
     world = World()
@@ -378,18 +390,6 @@ def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
         group_pod(world, template, index)
     world.look(bind=False)
     assert [world.placer.pods["team", f"serve-0-{index}"].fixed for index in (1, 2)] == [True, True]
-
-
-def test_all_of_a_group_at_once() -> None:
-    """Without a startup policy a group is opened when leader and workers exist."""
-    world = World()
-    world.racks("f/1/1")
-    template = leader_worker_set(world, "LeaderCreated")
-    group_pod(world, template, 0)
-    assert reasons(world) == {"serve": "1 of 4 Pods exist."}
-    for index in (1, 2, 3):
-        group_pod(world, template, index)
-    assert len(world.look().openings) == 4
 
 
 def test_an_ordered_stateful_set_opens_one_by_one() -> None:
@@ -529,15 +529,6 @@ def test_one_pod_a_node() -> None:
     }
 
 
-def test_named_domains_limit_the_choice() -> None:
-    """A named domain is the one that the gang gets, even if others have more room."""
-    world = World()
-    world.racks("f/1/1", "f/2/1", "g/2/1")
-    world.job("train", 2, required("fabric=g,superpod=2"))
-    world.look()
-    assert {node[0] for node in world.nodes_of("train")} == {"g"}
-
-
 def test_nodes_in_repair_are_no_room() -> None:
     """A Node in triage counts neither now nor as room that comes back."""
     world = World()
@@ -548,14 +539,21 @@ def test_nodes_in_repair_are_no_room() -> None:
     assert reasons(world)["train"].startswith("No rack can hold 2 Pods with 16 GPUs, even if nothing else ran")
 
 
-def test_named_preferred_domains_are_tried_first() -> None:
-    """A gang gets the domain that it names as preferred while it fits there, then one near that, then any other."""
+def test_named_domains() -> None:
+    """A named domain is the one that a gang gets, even if others have more room.
+
+    It gets the domain that it names as preferred while it fits there, then one near that, then any other.
+    """
     world = World()
     world.racks("f/1/1", nodes=3)
     world.racks("f/1/2", nodes=4)
     world.racks("f/2/3", nodes=2)
+    world.racks("g/2/1")
+    world.job("named", 2, required("fabric=g,superpod=2"))
+    world.look()
+    assert {node[0] for node in world.nodes_of("named")} == {"g"}
     for name in "abcd":
-        world.job(name, 2, required("fabric", preferred="superpod=1,rack=2"))
+        world.job(name, 2, required("fabric=f", preferred="superpod=1,rack=2"))
         world.look()
     assert [racks_of(world, name) for name in "abcd"] == [["2"] * 2, ["2"] * 2, ["1"] * 2, ["3"] * 2]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from support.tables import rows
 
 from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
 from certs.errors import CertificateError, ForeignFileError, InvalidNameError
@@ -135,33 +136,7 @@ def test_a_clock_that_jumps_and_comes_back(jump: int, stored: Mapping[str, bytes
         assert (CA_CERT in away.writes, back.writes) == (False, {})
 
 
-_CUT = "is damaged: block 1 (line 1) begins a"
-_OTHER_CA = "tls.crt was renewed: it is signed by another CA than"
-
-
-@pytest.mark.parametrize(
-    ("damage", "reasons"),
-    [
-        ({LEAF_CERT: None}, ["tls.crt was renewed: tls.crt is missing"]),
-        ({LEAF_KEY: None}, ["tls.crt was renewed: tls.key is missing"]),
-        ({LEAF_CERT: None, LEAF_KEY: None}, ["tls.crt was made: there was none"]),
-        ({LEAF_CERT: 0}, ["tls.crt was renewed: tls.crt is damaged: it is empty"]),
-        ({LEAF_KEY: 60}, [f"tls.crt was renewed: tls.key {_CUT} PRIVATE KEY and has no END line"]),
-        ({CA_KEY: None}, ["ca.crt was renewed: ca.key is missing", _OTHER_CA]),
-        ({CA_CERT: None}, ["ca.crt was renewed: ca.crt is missing", _OTHER_CA]),
-        ({CA_CERT: 100}, [f"ca.crt was renewed: ca.crt {_CUT} CERTIFICATE and has no END line", _OTHER_CA]),
-        ({BUNDLE: None}, ["ca-bundle.crt was made: there was none"]),
-        ({BUNDLE: 0}, ["ca-bundle.crt was renewed: ca-bundle.crt is damaged: it is empty"]),
-        (
-            {CA_KEY: None, BUNDLE: 0},
-            [
-                "ca.crt was renewed: ca.key is missing",
-                "ca-bundle.crt was renewed: ca-bundle.crt is damaged: it",
-                _OTHER_CA,
-            ],
-        ),
-    ],
-)
+@rows(__file__, "damage")
 def test_damage_is_repaired_with_its_reason(
     damage: Mapping[str, int | None], reasons: list[str], stored: Mapping[str, bytes], now: datetime
 ) -> None:

@@ -3,10 +3,10 @@
 from datetime import date
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import TODAY, pod, request, resource
+from support.tables import rows
 
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.rule import PolicyException, longest
@@ -18,28 +18,7 @@ _NODE = request(resource("v1", "Node", name="n1"), user="carol")
 _NAMESPACE = request(resource("v1", "Namespace", name="team-a"), user="carol")
 
 
-@pytest.mark.parametrize(
-    ("limits", "deployment", "unnamed_pod", "node"),
-    [
-        pytest.param({}, True, True, True, id="no-limits"),
-        pytest.param({"namespaces": ("team-*",)}, True, True, False, id="namespace"),
-        pytest.param({"namespaces": ("team-b", "team-a")}, True, True, False, id="one-of-several"),
-        pytest.param({"namespaces": ("*",)}, True, True, True, id="any-namespace-and-none"),
-        pytest.param({"kinds": ("Deployment.apps",)}, True, False, False, id="kind"),
-        pytest.param({"kinds": ("Deployment",)}, False, False, False, id="kind-without-its-group"),
-        pytest.param({"kinds": ("*.apps", "Node")}, True, False, True, id="kinds-of-a-group"),
-        pytest.param({"names": ("web-?",)}, True, False, False, id="name"),
-        pytest.param({"names": ("*",)}, True, True, True, id="any-name-and-none"),
-        pytest.param({"users": ("carol",)}, True, True, True, id="user"),
-        pytest.param({"users": ("Carol",)}, False, False, False, id="user-is-case-sensitive"),
-        pytest.param({"groups": ("dev", "system:auth*")}, True, True, True, id="one-of-the-users-groups"),
-        pytest.param({"groups": ("dev",)}, False, False, False, id="another-group"),
-        pytest.param({"namespaces": ("team-a",), "users": ("dave",)}, False, False, False, id="all-limits-must-hold"),
-        pytest.param({"rules": ("tolerations",)}, False, False, False, id="another-rule"),
-        pytest.param({"rules": ("tolerations", "labels")}, True, True, True, id="several-rules"),
-        pytest.param({"rules": ("*",)}, False, False, False, id="rules-are-no-globs"),
-    ],
-)
+@rows(__file__, "covers")
 def test_what_an_exception_covers(
     limits: dict[str, tuple[str, ...]],
     deployment: bool,  # noqa: FBT001

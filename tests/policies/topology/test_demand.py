@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.builders import FACTS, TODAY
+from support.tables import rows
 
 from policies.engine.facts import StaticFacts
 from policies.engine.match import SelectorRequirement
@@ -17,8 +17,6 @@ from policies.topology.gang import Member, Toleration, member, tiers
 from policies.topology.topology import BUILT_IN, Topology
 
 _GPUS = {"containers": [{"resources": {"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}}]}
-_KEYLESS = {"matchExpressions": [{"operator": "Exists"}]}
-_AMOUNTLESS = {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}
 _RACK = (SelectorRequirement("rack", "In", ("12",)),)
 
 
@@ -86,15 +84,7 @@ def test_everything() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("spec", "priorities", "expected"),
-    [
-        ({"priority": 5, "priorityClassName": "x"}, None, 5),
-        ({"priorityClassName": "system-node-critical"}, None, 2_000_001_000),
-        *(({"priorityClassName": "x"}, classes, None) for classes in ({}, None)),
-        *(({}, {"": 3}, 3), ({}, {}, 0), ({}, None, None)),
-    ],
-)
+@rows(__file__, "priorities")
 def test_priority(spec: dict[str, Any], priorities: dict[str, int] | None, expected: int | None) -> None:
     """A Pod has the priority of its class, as far as the classes are known."""
     demand = _member(spec, replace(FACTS, classes=priorities))
@@ -158,20 +148,7 @@ def test_second_names() -> None:
     assert demand.accelerators == 8
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        ({"nodeSelector": []}, "its nodeSelector is no map"),
-        ({"nodeSelector": {"a": 1}}, "a value of its nodeSelector is no text"),
-        ({"affinity": {"nodeAffinity": 1}}, "its nodeAffinity is no map"),
-        ({"affinity": _affinity()}, "its nodeAffinity matches no Node"),
-        ({"affinity": _affinity({})}, "its nodeAffinity matches no Node"),
-        ({"affinity": _affinity(_KEYLESS)}, "a requirement of its nodeAffinity is malformed"),
-        ({"tolerations": [1]}, "a toleration is no map"),
-        ({"nodeName": 1}, "Expected `str`, got `int` - at `$.spec.nodeName`"),
-        (_AMOUNTLESS, "cpu is 'x'; an amount such as 8, 500m or 1.5Gi was expected"),
-    ],
-)
+@rows(__file__, "malformed")
 def test_malformed(spec: dict[str, Any], reason: str) -> None:
     """A template that nobody can place has no demand, and the reason is told."""
     assert _member(spec) == f"it cannot be read: {reason}"

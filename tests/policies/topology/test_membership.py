@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.tables import rows
 
 from policies.topology.gang import GangKey
 from policies.topology.membership import Membership, identity, membership, owner, role
@@ -42,29 +43,7 @@ def test_malformed() -> None:
     assert membership(pod, "d") == Membership(GangKey("d", "", "Pod", ""))
 
 
-_RAY = {"spec": {"workerGroupSpecs": [{"groupName": "gpus"}]}}
-_CLIQUES = {"spec": {"template": {"cliques": [{"name": "prefill"}]}}}
-
-
-@pytest.mark.parametrize(
-    ("kind", "path", "obj", "expected"),
-    [
-        ("Job.batch", "template", {}, ""),
-        (
-            "JobSet.jobset.x-k8s.io",
-            "replicatedJobs.0.template.spec.template",
-            {"spec": {"replicatedJobs": [{"name": "w"}]}},
-            "w",
-        ),
-        ("TFJob.kubeflow.org", "tfReplicaSpecs.PS.template", {}, "ps"),
-        ("RayJob.ray.io", "rayClusterSpec.headGroupSpec.template", {}, "headgroup"),
-        ("RayCluster.ray.io", "workerGroupSpecs.0.template", _RAY, "gpus"),
-        ("Job.batch.volcano.sh", "tasks.0.template", {"spec": {"tasks": [{"name": "t"}]}}, "t"),
-        ("Job.batch.volcano.sh", "tasks.0.template", {"spec": {"tasks": [{}]}}, "default"),
-        ("PodCliqueSet.grove.io", "template.cliques.0", _CLIQUES, "prefill"),
-        ("LeaderWorkerSet.leaderworkerset.x-k8s.io", "leaderWorkerTemplate.workerTemplate", {}, "worker"),
-    ],
-)
+@rows(__file__, "roles")
 def test_role(kind: str, path: str, obj: dict[str, Any], expected: str) -> None:
     """The role of a template is what its Pods' labels say. path: below the object's spec."""
     name, _, group = kind.partition(".")

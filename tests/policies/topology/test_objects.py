@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.builders import FACTS, TODAY, request, resource
+from support.tables import rows
 
 from policies.engine.facts import Node, References, StaticFacts
 from policies.engine.match import LabelSelector, SelectorRequirement
@@ -73,45 +74,10 @@ def test_an_entry_of_the_configuration() -> None:
     assert made == Topology("halls", (level(_BLOCK),), (), requirement, pool, "the configuration")
 
 
-_KINDS = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopologyBinding of grove.io"
 _KEY = "a level is the key of a node label, such as example.org/rack; found"
-_NONE = "a topology needs levels, farthest first, found none"
-_LAST = "kubernetes.io/hostname is a single Node, so it must be the last level"
-_OTHERS = '"a" is the name of another level'
-_TWINS = ["backend.coreweave.cloud/fabric", "ib.coreweave.cloud/fabric"]
-_SPEED = (
-    '"backend.coreweave.cloud/speed.current" tells how a Node is connected, not where it is, and is no level; '
-    "name backend.coreweave.cloud/leafgroup"
-)
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ([], "a map was expected, found a list"),
-        (None, "a map was expected, found null"),
-        ({"apiVersion": "v1", "kind": "Topology"}, f'kind: {_KINDS} was expected, found "Topology" of "v1"'),
-        (_kai({"nodeLabel": _BLOCK}, name=None), "metadata.name: a topology needs a name, found null"),
-        ({**_kai(), "spec": None}, f"spec.levels: {_NONE}"),
-        ([f"example.org/l{number}" for number in range(17)], "levels: a topology has 16 levels at most, found 17"),
-        ([_BLOCK, 3], f"levels[1]: {_KEY} the number 3"),
-        (["a b"], f'levels[0]: {_KEY} "a b"'),
-        (_kai({"alias": "x"}), f"spec.levels[0].nodeLabel: {_KEY} null"),
-        (_kai({"nodeLabel": _BLOCK, "alias": 3}), "spec.levels[0].alias: an alias is a name, found the number 3"),
-        (_kai({"nodeLabel": "backend.coreweave.cloud/speed.current"}), f"spec.levels[0].nodeLabel: {_SPEED}"),
-        ([_BLOCK, _BLOCK], f'levels[1]: "{_BLOCK}" is the same level as "{_BLOCK}"'),
-        (_TWINS, f'levels[1]: "{_TWINS[1]}" is the same level as "{_TWINS[0]}"'),
-        (["kubernetes.io/hostname", _RACK], f"levels[0]: {_LAST}"),
-        (
-            _kai({"nodeLabel": _BLOCK, "alias": "a"}, {"nodeLabel": _RACK, "alias": "a"}),
-            f"spec.levels[0].alias: {_OTHERS}; spec.levels[1].alias: {_OTHERS}",
-        ),
-        (
-            {"levels": [1, "kubernetes.io/hostname", _RACK]},
-            f"name: a topology needs a name, found null; levels[0]: {_KEY} the number 1; levels[1]: {_LAST}",
-        ),
-    ],
-)
+@rows(__file__, "wrong")
 def test_what_is_wrong(document: Any, message: str) -> None:
     """Every mistake is told with its place and what was found. A list stands for the levels of an entry."""
     with pytest.raises(TopologyError) as raised:
@@ -232,33 +198,7 @@ def test_what_a_deletion_leads_to(leaving: Any, verdicts: list[str]) -> None:
     assert [found.verdict for found in rule.validate(request(None, old=_topology()), _facts("Job a/train"))] == verdicts
 
 
-@pytest.mark.parametrize(
-    ("levels", "is_broken", "told"),
-    [
-        ([], True, f"spec.levels: {_NONE}"),
-        ([HOSTNAME, "a.example/x"], True, f"spec.levels[0]: {_LAST}"),
-        (["a.example/x", "a.example/x"], True, 'spec.levels[1]: "a.example/x" is the same level as "a.example/x"'),
-        (["a b"], True, "spec.levels[0].nodeLabel: a level is the key of a node label"),
-        (["backend.coreweave.cloud/speed.current"], False, 'spec.levels[0].nodeLabel: "backend.coreweave.cloud/speed.'),
-        (
-            ["node.coreweave.cloud/rack", "backend.coreweave.cloud/superpod"],
-            False,
-            'spec.levels[0]: "node.coreweave.cloud/rack" is nearer than "backend.coreweave.cloud/superpod" in',
-        ),
-        (
-            ["a.example/room", "a.example/hall"],
-            False,
-            'spec.levels[0]: each "a.example/room" is within one "a.example/hall" on the Nodes.',
-        ),
-        (["a.example/hall", "a.example/room"], False, ""),
-        (["a.example/row"], False, "spec.levels[0]: no Node carries the label a.example/row."),
-        (
-            ["backend.coreweave.cloud/fabric"],
-            False,
-            "spec.levels[0]: no Node carries the label backend.coreweave.cloud/fabric. They carry its twin",
-        ),
-    ],
-)
+@rows(__file__, "written")
 def test_a_written_topology(levels: list[str], told: str, *, is_broken: bool) -> None:
     """What cannot work is refused; of what may not be meant so a warning tells, with what to do."""
     halls = {"a.example/hall": "east", "ib.coreweave.cloud/fabric": "f1", "node.coreweave.cloud/rack": "1"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.builders import WORKLOADS, Json, at, merged, resource
+from support.tables import rows
 
 from policies.objects.fieldpath import lookup
 from policies.topology.template import (
@@ -107,24 +107,8 @@ def test_whether_an_object_is_of_interest() -> None:
     assert [obj for obj in (*others, *mentioning) if mentions(_CRON, obj)] == mentioning
 
 
-@pytest.mark.parametrize(
-    ("now", "before", "value"),
-    [
-        pytest.param((None, "a"), None, "a", id="created"),
-        pytest.param(("own", "a"), None, "own", id="its-own"),
-        pytest.param((None, "a"), (None, None), "a", id="asked-for-anew"),
-        pytest.param((None, "a"), (None, "a"), None, id="never-copied"),
-        pytest.param(("a", "b"), ("a", "a"), "b", id="follows"),
-        pytest.param(("own", "b"), ("own", "a"), "own", id="keeps-its-own"),
-        pytest.param(("a", None), ("a", "a"), None, id="gone"),
-        pytest.param(("own", None), ("own", "a"), "own", id="gone-around-its-own"),
-        pytest.param(("a", None), (None, "a"), "a", id="moved-to-the-template"),
-        pytest.param((None, "a"), ("a", "a"), "a", id="put-back"),
-        pytest.param(("old", "a"), ("a", "a"), "old", id="rolled-back"),
-        pytest.param((None, "a"), ("own", "a"), "a", id="without-its-own-any-more"),
-    ],
-)
-def test_what_a_template_carries(now: tuple[Any, Any], before: tuple[Any, Any] | None, value: Any) -> None:
+@rows(__file__, "carries")
+def test_what_a_template_carries(now: list[Any], before: Any, value: Any) -> None:
     """What changed counts: a template follows what is around it as long as it says the same, and keeps its own."""
     own, above = now
     assert carried(own, above, before) == value
@@ -140,21 +124,7 @@ def _scheduled(name: Any) -> dict[str, Any]:
     return {"spec": {"schedulerName": name}}
 
 
-_KAI, _RUNAI = "kai.scheduler/queue", "runai/queue"
-
-
-@pytest.mark.parametrize(
-    ("workload", "template", "reader"),
-    [
-        *(({}, _scheduled(name), "") for name in (None, "default-scheduler", "my-kai-scheduler")),
-        *(({}, _scheduled(name), f"schedulerName {name}") for name in ("kai-scheduler", "runai-scheduler")),
-        (_labelled(_KAI), {}, f"label {_KAI}"),
-        ({}, _labelled(_RUNAI), f"label {_RUNAI}"),
-        (_labelled(_RUNAI), _labelled(_KAI), f"label {_KAI}"),
-        *((workload, {}, "") for workload in ({}, _labelled("queue"))),
-        ({"metadata": {"labels": None}}, {"spec": None}, ""),
-    ],
-)
+@rows(__file__, "readers")
 def test_schedulers_that_read_annotations(workload: Any, template: Any, reader: str) -> None:
     """The name of the scheduler or the label of a queue says so, the template's before the workload's."""
     assert Schedulers().reader(workload, template) == reader

@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from support.tables import rows
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.topology.placement import Domain, parse
@@ -174,33 +175,8 @@ def test_pod_affinity() -> None:
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
 
 
-@pytest.mark.parametrize(
-    ("topology", "preferred", "required", "expected"),
-    [
-        ("kubernetes", "zone", "", []),
-        ("kubernetes", "region=r,zone", "", [(100, "region In")]),
-        ("kubernetes", "region=r,zone=z", "region", [(100, "region In, zone In")]),
-        (
-            "kubernetes",
-            "region=r,zone=z,hostname=h",
-            "",
-            [(51, "region In, zone In, hostname In"), (33, "region In, zone In"), (16, "region In")],
-        ),
-        (
-            "coreweave",
-            "superpod=3,rack=1",
-            "",
-            [
-                (67, "superpod In, rack In"),
-                (67, "superpod In, rack In, superpod DoesNotExist"),
-                (33, "superpod In"),
-                (33, "superpod In, superpod DoesNotExist"),
-            ],
-        ),
-        ("coreweave-roce", "superpod=3", "", [(100, "superpod In")]),
-    ],
-)
-def test_steps(topology: str, preferred: str, required: str, expected: list[tuple[int, str]]) -> None:
+@rows(__file__, "steps")
+def test_steps(topology: str, preferred: str, required: str, expected: list[list[int | str]]) -> None:
     """A term for each domain below the required level, in all those above it, and its twin for the older names.
 
     Weights are as n to … 1, rounded down, and the nearest step gets what is left of 100.
@@ -209,9 +185,9 @@ def test_steps(topology: str, preferred: str, required: str, expected: list[tupl
     terms = preferred_terms(known, parse(required, known) if required else None, parse(preferred, known))
 
     assert [
-        (
+        [
             each["weight"],
             ", ".join(f"{e['key'].rpartition('/')[2]} {e['operator']}" for e in each["preference"]["matchExpressions"]),
-        )
+        ]
         for each in terms
     ] == expected

@@ -1,3 +1,5 @@
+"""What is known of the cluster: what is given, what was found for a review, and what could not be found."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,7 +8,6 @@ from support.builders import TODAY
 from policies.cel.library.authorizer import Check, CheckAnswer, User
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.interruption import FactUnavailable
-from policies.engine.request import JsonObject
 
 _GIVEN = {
     "apiVersion": "v1",
@@ -17,37 +18,18 @@ _GIVEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("facts", "found"),
-    [
-        pytest.param(
-            StaticFacts(TODAY),
-            {
-                "metadata": {"name": "team", "labels": {"kubernetes.io/metadata.name": "team"}},
-                "spec": {"finalizers": ["kubernetes"]},
-                "status": {"phase": "Active"},
-            },
-            id="nothing-given",
-        ),
-        pytest.param(
-            StaticFacts(TODAY, {"team": {"c": "d"}}, whole_namespaces={"team": _GIVEN}),
-            {**_GIVEN, "metadata": {"name": "team", "labels": {"c": "d"}, "annotations": {"owner": "x"}}},
-            id="all-given",
-        ),
-        pytest.param(
-            StaticFacts(TODAY, {"team": {"c": "d"}}, whole_namespaces={"team": {"metadata": {}, "spec": []}}),
-            {
-                "metadata": {"name": "team", "labels": {"c": "d"}},
-                "spec": {"finalizers": ["kubernetes"]},
-                "status": {"phase": "Active"},
-            },
-            id="parts-that-are-no-maps",
-        ),
-    ],
-)
-def test_a_namespace_is_what_is_given_of_it_and_what_all_have(facts: StaticFacts, found: JsonObject) -> None:
+def test_a_namespace_is_what_is_given_of_it_and_what_all_have() -> None:
     """A Namespace has the labels known of it, what a file says of it, and what the API server would fill in."""
-    assert facts.namespace("team") == found
+    filled = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    labels = {"team": {"c": "d"}}
+    whole = StaticFacts(TODAY, labels, whole_namespaces={"team": _GIVEN})
+    odd = StaticFacts(TODAY, labels, whole_namespaces={"team": {"metadata": {}, "spec": []}})
+
+    assert [facts.namespace("team") for facts in (StaticFacts(TODAY), whole, odd)] == [
+        {"metadata": {"name": "team", "labels": {"kubernetes.io/metadata.name": "team"}}, **filled},
+        {**_GIVEN, "metadata": {"name": "team", "labels": {"c": "d"}, "annotations": {"owner": "x"}}},
+        {"metadata": {"name": "team", "labels": {"c": "d"}}, **filled},
+    ]
 
 
 def test_what_was_found_for_a_review_comes_first() -> None:

@@ -93,9 +93,9 @@ def _zone(value: str = "", **more: str) -> dict[str, str]:
     return {_TOPOLOGY: "kubernetes", _REQUIRED: f"zone={value}" if value else "zone", **more}
 
 
-def _changed(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE, facts: StaticFacts = FACTS) -> Json:
+def _changed(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE) -> Json:
     sent = deepcopy((obj, old))
-    result = patch.apply(obj, rule.mutate(request(obj, old=old), facts).operations)
+    result = patch.apply(obj, rule.mutate(request(obj, old=old), FACTS).operations)
     assert (obj, old) == sent
     return result
 
@@ -115,10 +115,8 @@ def _refusals(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RUL
     return [each for each in rule.validate(request(obj, old=old), FACTS) if each.verdict != "warn"]
 
 
-def _warnings(
-    obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE, facts: StaticFacts = FACTS
-) -> list[str]:
-    return [each.warning for each in rule.validate(request(obj, old=old), facts) if each.verdict == "warn"]
+def _warnings(obj: Json, old: Json | None = None, rule: TopologyPlacement = _RULE) -> list[str]:
+    return [each.warning for each in rule.validate(request(obj, old=old), FACTS) if each.verdict == "warn"]
 
 
 @pytest.mark.parametrize("suspended", [False, True], ids=["running", "suspended"])
@@ -158,15 +156,6 @@ def test_what_leaves_the_placement_alone(kind: str) -> None:
         obj = merged(old, {"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}})
         assert _changed(obj, old) == _changed(obj, old, other) == obj
         assert _refusals(obj, old) == []
-
-
-def test_a_placement_that_was_never_applied_and_changes() -> None:
-    """Its template gets all of it, not only the annotation that has changed: a level alone would be refused."""
-    old = _object("apps/v1 Deployment", _zone("z"))
-    obj = merged(old, {"metadata": {"annotations": {_REQUIRED: "zone=y"}}})
-
-    template = _changed(obj, old)["spec"]["template"]
-    assert template["metadata"]["annotations"] == obj["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -266,27 +255,6 @@ def test_what_comes_of_each_template() -> None:
     ]
 
 
-def test_keys_that_look_like_the_annotations() -> None:
-    """A misspelt annotation and a label are warned of where they are new, on the object and on its template."""
-    labels, misspelt = {f"{_TOPOLOGY}-preferred-placement": "rack"}, {f"{_TOPOLOGY}.required": "rack"}
-    old = resource("apps/v1", "Deployment", at("spec.template.spec", pod_spec()))
-    new = merged(old, {"metadata": {"annotations": misspelt}}, at("spec.template.metadata.labels", labels))
-    lines = [
-        (
-            f"spec.template.metadata.labels[{_TOPOLOGY}-preferred-placement] has no effect. "
-            f"Did you mean the annotation {_TOPOLOGY}-preferred-placement?"
-        ),
-        (
-            f"metadata.annotations[{_TOPOLOGY}.required] has no effect. "
-            f"Did you mean the annotation {_TOPOLOGY}-required-placement?"
-        ),
-    ]
-
-    assert [violation.warning for violation in _RULE.validate(request(new), FACTS)] == lines
-    assert [violation.warning for violation in _RULE.validate(request(new, old=old), FACTS)] == lines
-    assert list(_RULE.validate(request(new, old=new), FACTS)) == []
-
-
 def test_what_was_not_applied() -> None:
     """A Pod without its gate, and a template without its annotations, is warned of, or refused where configured."""
     pod, job = _object("v1 Pod", _zone("z")), _object("batch/v1 Job", _zone("z"))
@@ -324,42 +292,6 @@ def test_a_preferred_placement_that_has_no_effect() -> None:
     assert (_refusals(changed, rule=lenient), _warnings(changed, rule=lenient)) == (
         [],
         [(f'metadata.annotations[{_PREFERRED}]: "region" is farther than the required "zone".')],
-    )
-
-
-def test_annotations_that_are_no_text() -> None:
-    """In a template of a custom resource an annotation may be anything; it is refused at its place."""
-    kind = "jobset.x-k8s.io/v1alpha2 JobSet"
-    odd: dict[str, Any] = {_TOPOLOGY: 1, _REQUIRED: {}, _PREFERRED: ["rack"]}
-    for key, value in odd.items():
-        obj = _object(kind, _zone("z"))
-        lookup(obj, ("spec", "replicatedJobs", 0, "template", "spec", "template"))["metadata"] = {
-            "annotations": {key: value}
-        }
-        path = f"spec.replicatedJobs[0].template.spec.template.metadata.annotations[{key}]"
-
-        assert _changed(obj) == obj
-        assert [(each.path, each.problem, each.remedy) for each in _refusals(obj)] == [
-            (path, "is no string.", "Quote the value.")
-        ]
-
-
-def test_one_annotation_for_several_templates() -> None:
-    """It is written out once, where it stands."""
-    specs = {name: {"template": {"spec": pod_spec(_GPU, schedulerName="kai-scheduler")}} for name in ("a", "b")}
-    obj = resource(
-        "kubeflow.org/v2beta1",
-        "MPIJob",
-        {"spec": {"mpiReplicaSpecs": specs}},
-        annotations={_TOPOLOGY: "coreweave", _REQUIRED: "rack"},
-    )
-
-    assert _RULE.mutate(request(obj), FACTS).operations == (
-        {
-            "op": "add",
-            "path": "/metadata/annotations/kai.scheduler~1topology-required-placement",
-            "value": "node.coreweave.cloud/rack",
-        },
     )
 
 
@@ -435,21 +367,6 @@ def test_a_default_that_cannot_be_used() -> None:
 
     assert (_changed(obj, rule=rule), _refusals(obj, rule=rule)) == (obj, [])
     assert _warnings(obj, rule=rule) == ['topology.default of the configuration: "nowhere" is no known topology.']
-
-
-def test_topologies_of_the_cluster() -> None:
-    """They are known beside the others; one that differs from a shipped one does not count, and that is warned of."""
-    halls = read({"name": "halls", "levels": ["example.org/hall"]}, "KAI Topology halls", in_cluster=True)
-    other = read({"name": "kubernetes", "levels": ["example.org/hall"]}, "KAI Topology kubernetes", in_cluster=True)
-    facts = StaticFacts(TODAY, cluster_topologies=(halls, other))
-    in_hall = _object("v1 Pod", {_TOPOLOGY: "halls", _REQUIRED: "hall=1"})
-    in_zone = _changed(_object("v1 Pod", _zone("z")))
-
-    assert len(_RULE.mutate(request(in_hall), facts).operations) == 1
-    assert [each.summary for each in _RULE.validate(request(in_hall), FACTS)] == ["The topology is not known."]
-    assert _warnings(in_zone, facts=facts) == [
-        'topology "kubernetes" has two definitions that differ: built in counts, KAI Topology kubernetes does not'
-    ]
 
 
 def test_pools_of_an_update() -> None:

@@ -111,8 +111,8 @@ def test_the_whole_message() -> None:
     obj = deployment(labels=_FREE | {_KEY: "1"}, template_labels={"foo.coreweave.com/bar": "1"})
     answer = validate(request(obj), RuleSet([rule]), FACTS)
 
-    assert (answer.allowed, answer.message) == (
-        False,
+    assert not answer.allowed
+    assert answer.message == (
         f"{_SUMMARY}\n"
         f'  {_OWN}: {_KEY}="1"\n'
         f'  {_OWN}: qos.coreweave.cloud/interruptable="true" has no effect on any Pod here\n'

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -163,20 +162,13 @@ def test_a_namespace_that_is_lost() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("asked", "labels", "allowed"),
-    [
-        pytest.param(_ASKED, {"team-a": {"team": "a"}}, False, id="selected"),
-        pytest.param(_ASKED, {"team-a": {"other": "a"}}, True, id="not-selected"),
-        pytest.param(_ASKED, {}, True, id="without-labels"),
-        pytest.param(request(pod(), namespace=""), {}, False, id="no-namespace"),
-    ],
-)
-def test_namespace_selectors(asked: AdmissionRequest, labels: Any, allowed: bool) -> None:  # noqa: FBT001
+def test_namespace_selectors() -> None:
     """A rule is for the Namespaces that it selects, and for cluster-scoped objects always."""
     rule = _rule("a", [_violation("a")], namespaces=_TEAM)
+    facts = [StaticFacts(TODAY, {"team-a": labels}) for labels in ({"team": "a"}, {"other": "a"})]
 
-    assert _answer(rule, facts=StaticFacts(TODAY, namespaces=labels), asked=asked).allowed is allowed
+    assert [_answer(rule, facts=each).allowed for each in (*facts, FACTS)] == [False, True, True]
+    assert not _answer(rule, asked=request(pod(), namespace="")).allowed
 
 
 def test_a_namespace_is_judged_whatever_the_selector() -> None:

@@ -70,37 +70,26 @@ def test_locating() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("location", "value"),
-    [
-        pytest.param((), _OBJECT, id="the-object"),
-        pytest.param(("spec", "tasks", 0, "template", "a"), 1, id="deep"),
-        pytest.param(("spec", "tasks", 3, "template"), None, id="null"),
-        pytest.param(("spec", "tasks", 9, "template"), None, id="past-the-end"),
-        pytest.param(("spec", "tasks", "0"), None, id="key-of-a-list"),
-        pytest.param(("spec", 0), None, id="index-of-a-map"),
-        pytest.param(("spec", "replicas", "odd", "template"), None, id="below-a-number"),
-        pytest.param(("metadata", "labels"), None, id="absent"),
-    ],
-)
-def test_looking_up(location: Location, value: Any) -> None:
+def test_looking_up() -> None:
     """What stands at a location, or nothing where the way there ends."""
-    assert lookup(_OBJECT, location) == value
+    found: dict[Location, Any] = {(): _OBJECT, ("spec", "tasks", 0, "template", "a"): 1}
+    nothing: list[Location] = [
+        *(("spec", "tasks", step, "template") for step in (3, 9)),
+        *(("spec", "tasks", "0"), ("spec", 0), ("spec", "replicas", "odd", "template"), ("metadata", "labels")),
+    ]
+
+    assert {at: lookup(_OBJECT, at) for at in (*found, *nothing)} == {**found, **dict.fromkeys(nothing)}
 
 
-@pytest.mark.parametrize(
-    ("location", "text"),
-    [
-        pytest.param((), "", id="the-object"),
-        pytest.param(("spec", "containers", 0, "image"), "spec.containers[0].image", id="index"),
-        pytest.param(
-            ("metadata", "annotations", "example.org/x"), "metadata.annotations[example.org/x]", id="dotted-key"
-        ),
-        pytest.param(("spec", "replicas", "worker-2"), "spec.replicas.worker-2", id="hyphen"),
-        pytest.param(("data", "1st"), "data[1st]", id="key-that-begins-with-a-digit"),
-        pytest.param(("data", ""), "data[]", id="empty-key"),
-    ],
-)
-def test_locations_for_people(location: Location, text: str) -> None:
+def test_locations_for_people() -> None:
     """A location is written as Kubernetes writes a field path."""
-    assert render(location) == text
+    texts: dict[Location, str] = {
+        (): "",
+        ("spec", "containers", 0, "image"): "spec.containers[0].image",
+        ("metadata", "annotations", "example.org/x"): "metadata.annotations[example.org/x]",
+        ("spec", "replicas", "worker-2"): "spec.replicas.worker-2",
+        ("data", "1st"): "data[1st]",
+        ("data", ""): "data[]",
+    }
+
+    assert {location: render(location) for location in texts} == texts

@@ -17,19 +17,11 @@ def test_a_kind_is_found_by_group_and_kind() -> None:
     assert table([batch, volcano]) == {("batch", "Job"): batch, ("batch.volcano.sh", "Job"): volcano}
 
 
-@pytest.mark.parametrize(
-    ("group", "message"),
-    [
-        pytest.param("batch", "Job of group 'batch' is in the table of workloads twice", id="group"),
-        pytest.param("", "Job of group 'core' is in the table of workloads twice", id="core"),
-    ],
-)
-def test_a_kind_that_stands_twice_is_an_error(group: str, message: str) -> None:
+@pytest.mark.parametrize(("group", "shown"), [("batch", "batch"), ("", "core")])
+def test_a_kind_that_stands_twice_is_an_error(group: str, shown: str) -> None:
     """A configured row for a kind that is there already is refused by name, since one of them would be ignored."""
-    with pytest.raises(ValueError, match="twice") as raised:
+    with pytest.raises(ValueError, match=f"^Job of group '{shown}' is in the table of workloads twice$"):
         table([workload(group, "Job"), workload(group, "Job", ["spec.template"])])
-
-    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("places", ["templates", "jobs", "claims", "node_labels", "claim_labels", "pod_labels"])

@@ -110,16 +110,16 @@ def test_the_whole_message() -> None:
     rule = Rule("labels", (hook,), "deny", _GUARD.reads, validate=_GUARD.validate)
     obj = deployment(labels=_FREE | {_KEY: "1"}, template_labels={"foo.coreweave.com/bar": "1"})
     answer = validate(request(obj), RuleSet([rule]), FACTS)
-
-    assert not answer.allowed
-    assert answer.message == (
-        f"{_SUMMARY}\n"
-        f'  {_OWN}: {_KEY}="1"\n'
-        f'  {_OWN}: qos.coreweave.cloud/interruptable="true" has no effect on any Pod here\n'
-        f'  spec.template.{_OWN}: foo.coreweave.com/bar="1"\n'
-        f"{_OWN_PREFIX}\n"
+    lines = [
+        _SUMMARY,
+        f'  {_OWN}: {_KEY}="1"',
+        f'  {_OWN}: qos.coreweave.cloud/interruptable="true" has no effect on any Pod here',
+        f'  spec.template.{_OWN}: foo.coreweave.com/bar="1"',
+        _OWN_PREFIX,
         f"Put qos.coreweave.cloud/interruptable at spec.template.{_OWN}.",
-    )
+    ]
+
+    assert (answer.allowed, answer.message.split("\n")) == (False, lines)
 
 
 @pytest.mark.parametrize("key", ["qos.coreweave.cloud/interruptable", "qos.coreweave.com/graceful-interruptible"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hypothesis import given
 from hypothesis import strategies as st
+from support.certificates import forge, pem
 
 from certs.authority import (
     AUTHORITY_LIFETIME,
@@ -27,8 +27,6 @@ from certs.errors import CertificateError, KeyMismatchError, PairError, PemError
 from certs.material import issued_by, moment, new_key, public_fingerprint
 from certs.plan import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
 
-Forge = Callable[..., tuple[x509.Certificate, Any]]
-Pem = Callable[..., bytes]
 _CA = x509.BasicConstraints(ca=True, path_length=None)
 
 
@@ -152,7 +150,7 @@ def test_an_authority_needs_a_name_that_fits(name: str, now: datetime) -> None:
         new_authority(now, name=name)
 
 
-def test_authorities_made_elsewhere_can_sign(forge: Any, now: datetime) -> None:
+def test_authorities_made_elsewhere_can_sign(now: datetime) -> None:
     """An RSA CA without identifiers, as openssl makes it, signs, and its leaves point to its key all the same."""
     certificate, key = forge("their CA", key=rsa.generate_private_key(65537, 2048), names=[], extensions=[_CA])
     theirs = Authority((certificate,), key)
@@ -171,7 +169,7 @@ def test_keys_are_not_in_representations(authority: Authority, leaf: Leaf) -> No
     assert "key" not in repr(leaf).lower()
 
 
-def test_intermediates_are_kept_in_their_order(forge: Forge, pem: Pem) -> None:
+def test_intermediates_are_kept_in_their_order() -> None:
     """A chain of a leaf and two intermediates loads whole, leaf first."""
     root = forge("root", names=[], extensions=[_CA])
     outer = forge("outer", names=[], extensions=[_CA], issuer=root)
@@ -181,14 +179,14 @@ def test_intermediates_are_kept_in_their_order(forge: Forge, pem: Pem) -> None:
     assert load_pair(pem(certificate, inner[0], outer[0]), pem(key)).chain == (certificate, inner[0], outer[0])
 
 
-def test_an_expired_pair_loads(forge: Forge, pem: Pem, now: datetime) -> None:
+def test_an_expired_pair_loads(now: datetime) -> None:
     """Dates are for the renewal decision, not for loading."""
     certificate, key = forge(end=now - timedelta(minutes=1))
 
     assert load_pair(pem(certificate), pem(key)).not_after == now - timedelta(minutes=1)
 
 
-def test_a_key_of_another_certificate_is_refused(leaf: Leaf, pem: Pem) -> None:
+def test_a_key_of_another_certificate_is_refused(leaf: Leaf) -> None:
     """The message names the certificate and gives both public keys, so that one can tell which of the two is wrong."""
     other = new_key()
 
@@ -202,7 +200,7 @@ def test_a_key_of_another_certificate_is_refused(leaf: Leaf, pem: Pem) -> None:
     )
 
 
-def test_pairs_that_are_none(forge: Forge, pem: Pem, authority: Authority, leaf: Leaf) -> None:
+def test_pairs_that_are_none(authority: Authority, leaf: Leaf) -> None:
     """Two servers' certificates in one file, a chain in the wrong order and swapped files are told as what they are."""
     first, key = forge("one.example")
     second, _ = forge("two.example")
@@ -240,9 +238,7 @@ def test_the_life_of_a_leaf(leaf: Leaf, authority: Authority) -> None:
     ]
 
 
-def test_all_reasons_are_told_at_once(
-    forge: Forge, authority: Authority, now: datetime, weak_key: rsa.RSAPrivateKey
-) -> None:
+def test_all_reasons_are_told_at_once(authority: Authority, now: datetime, weak_key: rsa.RSAPrivateKey) -> None:
     """A leaf with everything wrong gives every reason in one line."""
     certificate, key = forge(key=weak_key, start=now - timedelta(days=9), end=now - timedelta(days=1))
 
@@ -283,7 +279,7 @@ def test_an_authority_ends_its_service_before_a_leaf_could_outlive_it(now: datet
     )
 
 
-def test_a_weak_authority_is_renewed(forge: Forge, now: datetime, weak_key: rsa.RSAPrivateKey) -> None:
+def test_a_weak_authority_is_renewed(now: datetime, weak_key: rsa.RSAPrivateKey) -> None:
     """A CA with a key that clients refuse is no CA to go on with."""
     certificate, key = forge("CA", key=weak_key, end=now + timedelta(days=365))
 

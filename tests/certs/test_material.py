@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any
@@ -18,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from support.certificates import forge, pem
 
 from certs.authority import Authority, Leaf, new_authority
 from certs.errors import InvalidNameError, PairError, PemError
@@ -41,7 +41,6 @@ from certs.material import (
     weakness,
 )
 
-Forge = Callable[..., tuple[x509.Certificate, Any]]
 _BLOCK = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 
 
@@ -182,7 +181,7 @@ def test_encrypted_keys_are_refused(form: PrivateFormat) -> None:
     )
 
 
-def test_keys_that_cannot_serve_are_refused(pem: Callable[..., bytes]) -> None:
+def test_keys_that_cannot_serve_are_refused() -> None:
     """A key that Go or OpenSSL cannot use in TLS is refused, with those that can be; so are two."""
     for key, kind in ((ed448.Ed448PrivateKey.generate(), "Ed448"), (x25519.X25519PrivateKey.generate(), "X25519")):
         with pytest.raises(PairError, match=f"^the private key is a {kind} key; use EC, RSA or Ed25519$"):
@@ -257,7 +256,7 @@ def test_lists_of_names_that_are_refused() -> None:
     )
 
 
-def test_names_match_as_clients_match_them(forge: Forge) -> None:
+def test_names_match_as_clients_match_them() -> None:
     """A wildcard stands for exactly one label, and addresses are compared as addresses; common names do not count."""
     matching = [("a.example", "A.EXAMPLE"), ("*.example", "a.example"), ("::1", "0:0:0::1")]
     others = [
@@ -308,7 +307,7 @@ def test_moments_are_in_utc() -> None:
     assert moment(datetime(2026, 3, 1, 1, tzinfo=UTC)) == "2026-03-01 01:00:00 UTC"
 
 
-def test_keys_are_named_and_judged(forge: Forge, weak_key: rsa.RSAPrivateKey) -> None:
+def test_keys_are_named_and_judged(weak_key: rsa.RSAPrivateKey) -> None:
     """Each kind and size of key has a name, and those that some client refuses are weak, with what to use instead."""
     keys: dict[str, tuple[Any, str | None]] = {
         "EC P-256": (ec.generate_private_key(ec.SECP256R1()), None),
@@ -328,7 +327,7 @@ def test_keys_are_named_and_judged(forge: Forge, weak_key: rsa.RSAPrivateKey) ->
     assert weakness(odd) == "its key is Ed448, which Go's TLS does not accept; use EC, RSA or Ed25519"
 
 
-def test_an_unknown_signature_is_weak(forge: Forge) -> None:
+def test_an_unknown_signature_is_weak() -> None:
     """A signature algorithm that nobody knows is told by its OID."""
     certificate, _ = forge()
     # ecdsa-with-SHA256 is 1.2.840.10045.4.3.2; nothing is at 15.

@@ -1,11 +1,11 @@
 """The plan for stored files: what is kept, what is made anew and why, and whose files are left alone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from cryptography import x509
+from support.certificates import forge, pem
 from support.tables import rows
 
 from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
@@ -26,8 +26,6 @@ from certs.plan import (
 )
 from certs.verify import verify
 
-Forge = Callable[..., tuple[x509.Certificate, Any]]
-Pem = Callable[..., bytes]
 _NAMES = ("a.example.com", "10.0.0.1")
 _DAY = timedelta(days=1)
 _LEAF_DUE = (LEAF_LIFETIME - CLOCK_SKEW) / 2
@@ -199,7 +197,7 @@ def test_other_names_make_another_leaf(stored: Mapping[str, bytes], now: datetim
     assert decided.reasons == ("tls.crt was renewed: it is not for b.example.com, only for a.example.com, 10.0.0.1",)
 
 
-def test_files_of_others_are_not_overwritten(forge: Forge, pem: Pem, authority: Authority, now: datetime) -> None:
+def test_files_of_others_are_not_overwritten(authority: Authority, now: datetime) -> None:
     """What was not made here is refused, with the file, what is in it, and that it is left alone."""
     certificate, key = forge("their.example")
     encrypted = pem(key).replace(b"PRIVATE KEY", b"ENCRYPTED PRIVATE KEY")
@@ -238,7 +236,7 @@ def test_a_key_among_files_that_tell_nothing_is_not_overwritten(stored: Mapping[
             plan({**_without(stored, LEAF_CERT), CA_CERT: b"", BUNDLE: bundle}, _NAMES, now)
 
 
-def test_a_whole_foreign_place_can_be_taken_over_on_purpose(forge: Forge, pem: Pem, now: datetime) -> None:
+def test_a_whole_foreign_place_can_be_taken_over_on_purpose(now: datetime) -> None:
     """The CA alone can be planned for, and planning with nothing stored replaces whatever is there."""
     with pytest.raises(ForeignFileError):
         plan_authority({CA_CERT: pem(forge("their CA")[0]), CA_KEY: pem(new_key())}, now)

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +17,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
+from support.certificates import forge, pem
 
 from certs.authority import Authority, Leaf, new_authority
 from certs.errors import CertificateError, KeyMismatchError
@@ -25,8 +26,6 @@ from certs.serving import FollowedFiles, ServingContext, in_memory
 
 from .echoing import echoing
 
-Forge = Callable[..., tuple[x509.Certificate, Any]]
-Pem = Callable[..., bytes]
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 # Clients of the ssl module know no other time than that of the host.
 _TODAY = datetime.now(UTC)
@@ -137,7 +136,7 @@ async def test_a_client_that_trusts_the_bundle_connects(server: Server) -> None:
     assert (old.tls.version(), server.serving.context.minimum_version) == ("TLSv1.2", ssl.TLSVersion.TLSv1_2)
 
 
-async def test_clients_that_refuse(server: Server, forge: Forge, pem: Pem) -> None:
+async def test_clients_that_refuse(server: Server) -> None:
     """A name that is not on the leaf is no name of ours, and a CA of the same name is not the same CA.
 
     A certificate without alternative names is refused by a client that, as Go does, ignores the common name.
@@ -168,9 +167,7 @@ async def test_an_open_connection_survives_a_swap(server: Server) -> None:
     assert [await before.echo(b"1\n"), await after.echo(b"2\n"), await before.echo(b"3\n")] == [b"1\n", b"2\n", b"3\n"]
 
 
-async def test_a_pair_that_is_refused_changes_nothing(
-    server: Server, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey
-) -> None:
+async def test_a_pair_that_is_refused_changes_nothing(server: Server, weak_key: rsa.RSAPrivateKey) -> None:
     """After it new connections are shown the old leaf, as if nothing had happened.
 
     A key too weak for OpenSSL is refused with its own word for that.
@@ -189,7 +186,7 @@ async def test_a_pair_that_is_refused_changes_nothing(
         assert (server.serving.failure, server.serving.unready_reason(_TODAY)) == (str(raised.value), None)
 
 
-async def test_nothing_of_an_old_kind_of_key_stays(server: Server, forge: Forge, pem: Pem) -> None:
+async def test_nothing_of_an_old_kind_of_key_stays(server: Server) -> None:
     """From EC to RSA to Ed25519 and back: each time the new leaf is shown, under both versions of TLS.
 
     One live context would keep a pair for each kind of key and go on showing the EC one.
@@ -222,7 +219,7 @@ async def test_connections_are_not_resumed(server: Server) -> None:
         assert session is None or not session.has_ticket
 
 
-async def test_without_a_pair_clients_are_turned_away(server: Server, pem: Pem) -> None:
+async def test_without_a_pair_clients_are_turned_away(server: Server) -> None:
     """Before the first pair no handshake succeeds, the reason is told, and the first pair ends that."""
     serving, leaf = server.serving, server.authority.issue(["localhost"], _TODAY)
     with pytest.raises((ssl.SSLError, ConnectionError)):
@@ -273,7 +270,7 @@ class Followed:
             return str(error)
 
 
-def test_files_are_followed(tmp_path: Path, forge: Forge, pem: Pem, weak_key: rsa.RSAPrivateKey) -> None:
+def test_files_are_followed(tmp_path: Path, weak_key: rsa.RSAPrivateKey) -> None:
     """Each look tells new content from the same; a pair that is refused is refused again, and the old one is kept."""
     authority = new_authority(_TODAY)
     old, new = (authority.issue(["localhost"], _TODAY) for _ in range(2))
@@ -331,7 +328,6 @@ class Callers:
     """A CA of callers, and how to make a pair of it."""
 
     authority: Authority
-    forge: Forge
 
     def issue(self, purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH, **life: datetime) -> Leaf:
         """A pair for one caller."""
@@ -340,7 +336,7 @@ class Callers:
         # By it OpenSSL tells two CAs of one name apart; all common tools write it.
         signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
         use = [x509.ExtendedKeyUsage([purpose]), signer]
-        certificate, key = self.forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **_LIFE | life)
+        certificate, key = forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **_LIFE | life)
         return Leaf((certificate,), key)
 
     @property
@@ -350,9 +346,9 @@ class Callers:
 
 
 @pytest.fixture(scope="module")
-def callers(forge: Forge) -> list[Callers]:
+def callers() -> list[Callers]:
     """Two CAs of callers, with one name."""
-    return [Callers(new_authority(_TODAY), forge) for _ in range(2)]
+    return [Callers(new_authority(_TODAY)) for _ in range(2)]
 
 
 @pytest.mark.parametrize("version", _VERSIONS)
@@ -419,7 +415,7 @@ async def test_an_old_session_is_no_way_around(server: Server, callers: list[Cal
         await asyncio.to_thread(connect, session)
 
 
-async def test_an_intermediate_authority_is_enough(server: Server, callers: list[Callers], forge: Forge) -> None:
+async def test_an_intermediate_authority_is_enough(server: Server, callers: list[Callers]) -> None:
     """As with Go, a CA in the bundle is trusted as it stands, without the root above it."""
     root = (callers[0].authority.certificate, callers[0].authority.key)
     key = new_key()

@@ -5,12 +5,12 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.certificates import forge, pem
 
 from certs.authority import load_pair
 from certs.errors import ForeignFileError, StoreError
@@ -101,9 +101,7 @@ def test_leftovers_of_a_crash_are_removed(store: DirectoryStore, now: datetime) 
     assert _mode(store.path / "tls.key") == 0o600
 
 
-def test_foreign_files_stop_everything(
-    store: DirectoryStore, now: datetime, forge: Callable[..., Any], pem: Callable[..., bytes]
-) -> None:
+def test_foreign_files_stop_everything(store: DirectoryStore, now: datetime) -> None:
     """Somebody's own pair is refused with its path and what to do, and not one file is written."""
     certificate, key = forge("their.example")
     store.path.mkdir(parents=True)

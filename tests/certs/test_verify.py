@@ -1,20 +1,18 @@
 """Findings and descriptions: what people are told about a chain."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+from support.certificates import forge
 
 from certs.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.material import Bundle, fingerprint, moment
 from certs.verify import Finding, describe, verify
-
-Forge = Callable[..., tuple[x509.Certificate, Any]]
 
 
 def _ca(path_length: int | None = None) -> x509.BasicConstraints:
@@ -37,9 +35,7 @@ def test_a_good_pair_has_only_good_findings(leaf: Leaf, authority: Authority, no
     )
 
 
-def test_all_faults_are_told_at_once(
-    forge: Forge, authority: Authority, now: datetime, weak_key: rsa.RSAPrivateKey
-) -> None:
+def test_all_faults_are_told_at_once(authority: Authority, now: datetime, weak_key: rsa.RSAPrivateKey) -> None:
     """A pair with everything wrong gives a finding for each fault."""
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     certificate, _ = forge(
@@ -71,7 +67,7 @@ def test_another_key_under_the_same_name(leaf: Leaf, now: datetime) -> None:
     )
 
 
-def test_intermediates_of_any_order_are_climbed(forge: Forge, now: datetime) -> None:
+def test_intermediates_of_any_order_are_climbed(now: datetime) -> None:
     """The chain is found through its intermediates, and each date on it is looked at."""
     root = forge("root", names=[], extensions=[_ca()])
     outer = forge("outer", names=[], extensions=[_ca()], issuer=root, end=now - timedelta(minutes=1))
@@ -86,7 +82,7 @@ def test_intermediates_of_any_order_are_climbed(forge: Forge, now: datetime) -> 
     assert _faults(findings) == ["CN=outer expired on 2026-03-01 11:59:00 UTC, 1 minute ago"]
 
 
-def test_chains_that_lead_nowhere(forge: Forge, now: datetime) -> None:
+def test_chains_that_lead_nowhere(now: datetime) -> None:
     """The place where a chain breaks is named: what is missing, a path length that is exceeded, what is no CA."""
     root, narrow = (forge("root", names=[], extensions=[_ca(length)]) for length in (None, 0))
     lost, long = (forge("inner", names=[], extensions=[_ca()], issuer=above) for above in (root, narrow))
@@ -102,7 +98,7 @@ def test_chains_that_lead_nowhere(forge: Forge, now: datetime) -> None:
     ]
 
 
-def test_a_renewed_authority_with_its_old_key(forge: Forge, now: datetime) -> None:
+def test_a_renewed_authority_with_its_old_key(now: datetime) -> None:
     """Of two certificates of one CA the one that is valid now is taken, wherever it stands."""
     old = forge("CA", names=[], extensions=[_ca()], start=now - timedelta(9), end=now - timedelta(1))
     new = forge("CA", names=[], extensions=[_ca()], key=old[1])

@@ -29,7 +29,7 @@ from .echoing import echoing
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 # Clients of the ssl module know no other time than that of the host.
 _TODAY = datetime.now(UTC)
-_LIFE = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
+_LIFE: dict[str, Any] = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
 
 
 @dataclass(frozen=True, slots=True)

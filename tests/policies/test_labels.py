@@ -300,7 +300,7 @@ _FACTS = StaticFacts(
     TODAY, {"cp": {_ORG: "control-plane"}, "ours": {_ORG: "a1b2c3"}, "lookalike": {"org": "control-plane"}}
 )
 _KUBELET = ("system:nodes", *EVERYBODY)
-_MIRRORED = {"annotations": {"kubernetes.io/config.mirror": "9f2c"}}
+_MIRRORED: Json = {"annotations": {"kubernetes.io/config.mirror": "9f2c"}}
 _NODE = resource("v1", "Node", name="n1", labels={_KEY: "1"})
 _LONGHORN_NODE = {**_NODE, "apiVersion": "longhorn.io/v1beta2"}
 _ON_NODE = pod(labels={_KEY: "1"}, nodeName="n1")
@@ -393,14 +393,15 @@ def test_namespaces_are_asked_for_only_where_they_matter() -> None:
 
 def test_shapes_that_hold_no_labels() -> None:
     """Where parents are missing, null or of another type there is nothing to copy, so it passes."""
+    volumes: list[Any] = [None, {"ephemeral": {}}, [None, "x", {"ephemeral": None}]]
     templates: list[Any] = [
         *("x", None, [{"metadata": {"labels": {_KEY: "1"}}}], {"metadata": None, "spec": None}),
-        *({"spec": {"volumes": volumes}} for volumes in (None, {"ephemeral": {}}, [None, "x", {"ephemeral": None}])),
+        *({"spec": {"volumes": listed}} for listed in volumes),
     ]
     claims: list[Any] = [{"metadata": {}}, [None, 1, {"metadata": 1}]]
-    shapes = [
+    shapes: list[Any] = [
         *({}, {"metadata": None, "spec": None}, {"metadata": [], "spec": "x"}),
-        *({"metadata": {"labels": labels}} for labels in (None, {})),
+        *({"metadata": {"labels": None}}, {"metadata": {"labels": {}}}),
         *({"metadata": {}, "spec": {"template": template}} for template in templates),
         *({"spec": {"volumeClaimTemplates": claim}} for claim in claims),
     ]

@@ -207,8 +207,14 @@ def test_the_same_text_in_every_process() -> None:
 def test_accelerators() -> None:
     """A Pod that is not asked about requests an accelerator, as the rule sees it."""
     accelerators = Accelerators()
-    gpus = [[{"nvidia.com/gpu": "8"}], [{"cpu": "1"}, {"nvidia.com/mig-1g.5gb": "1"}]]
-    others = [[], [{}], [{"cpu": "8", "memory": "1Gi"}], [{"nvidia.com/gpu": "0"}], [{"nvidia.com/gpus": "1"}]]
+    gpus: list[list[Json]] = [[{"nvidia.com/gpu": "8"}], [{"cpu": "1"}, {"nvidia.com/mig-1g.5gb": "1"}]]
+    others: list[list[Json]] = [
+        [],
+        [{}],
+        [{"cpu": "8", "memory": "1Gi"}],
+        [{"nvidia.com/gpu": "0"}],
+        [{"nvidia.com/gpus": "1"}],
+    ]
     pods = [
         pod(containers=[{"name": "main"}, *({"name": "x", "resources": {"limits": each}} for each in limits)])
         for limits in (*gpus, *others)

@@ -126,10 +126,13 @@ def test_pods() -> None:
         assert tuple(_RULE.validate(request(obj), facts)) == (_missing(_PODS) if obj in given else ())
 
 
+_ODD_SPECS: list[Any] = [
+    *(None, [{"template": {}}], {"template": None}, {"template": []}),
+    *({"template": {"spec": None}}, {"template": {"spec": "x"}}),
+]
 _LEFT_ALONE: list[Json | None] = [
     *(None, daemon_set(metadata=owner("Operator")), daemon_set(metadata=_GONE), {"kind": "DaemonSet"}),
-    *({"kind": "DaemonSet", "spec": spec} for spec in (None, [{"template": {}}], {"template": None})),
-    *({"kind": "DaemonSet", "spec": {"template": template}} for template in ([], {"spec": None}, {"spec": "x"})),
+    *({"kind": "DaemonSet", "spec": spec} for spec in _ODD_SPECS),
 ]
 """DaemonSets that are not there, or that no rule is for."""
 

@@ -216,7 +216,7 @@ def test_an_exception_that_has_ended(untils: Sequence[date], ended: str) -> None
 
     assert (answer.allowed, answer.message) == (not ended, ended and f"{_REFUSAL}\n{line}")
     for action in ("warn", "audit") if ended else ():
-        rule = _rule("a", [_violation("a")], action)  # type: ignore[arg-type] # one of the actions
+        rule = _rule("a", [_violation("a")], action)
         lenient = _answer(rule, exceptions=exceptions)
         assert (lenient.message, lenient.ended, lenient.warnings) == ("", (), _answer(rule).warnings)
 

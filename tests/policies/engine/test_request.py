@@ -36,7 +36,7 @@ def test_the_name_for_people() -> None:
         "web-…": request({"metadata": {"generateName": "web-"}}),
         "web-3": request(None, old=pod(), name="web-3"),
     }
-    odd = [request({"metadata": metadata}) for metadata in ({"name": None, "generateName": None}, [])]
+    odd = [request({"metadata": {"name": None, "generateName": None}}), request({"metadata": []})]
 
     assert [each.display_name for each in (*asked.values(), *odd)] == [*asked, "…", "…"]
 

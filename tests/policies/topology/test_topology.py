@@ -132,7 +132,7 @@ def test_levels_that_differ_clash() -> None:
 @pytest.mark.parametrize("field", ["requirement", "pool"])
 def test_requirements_and_pools_that_differ_clash(field: str) -> None:
     """Where the levels are the same the error says what is not."""
-    first, second = (replace(_FILE, **{field: selector}) for selector in (_ONE, _TWO))
+    first, second = (replace(_FILE, **{field: selector}) for selector in (_ONE, _TWO))  # type: ignore[arg-type] # one of two
     catalog = Catalog([first, replace(second, source="the configuration")])
 
     (clash,) = catalog.clashes

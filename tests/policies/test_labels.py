@@ -30,7 +30,7 @@ from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation
-from policies.labels import EXCEPTIONS, INTERRUPTABLE, LabelException, LabelGuard, is_reserved, organization
+from policies.labels import EXCEPTIONS, INTERRUPTABLE, LabelException, LabelGuard, organization
 from policies.objects.fieldpath import Pattern, parse, render
 from policies.objects.workload import Workload
 
@@ -64,21 +64,6 @@ def _refused(found: str, path: str = _OWN, problem: str = "", remedy: str = _OWN
 
 def _must_stay(found: str) -> Violation:
     return _refused(found, problem="must not be removed", remedy=_LEAVE)
-
-
-def test_what_is_reserved() -> None:
-    """A key is reserved when its prefix is one of the domains or below it, by whole DNS labels."""
-    reserved = [
-        *("coreweave.cloud/bar", "coreweave.com/bar", _KEY, "a.b.coreweave.com/bar", "coreweave.cloud/"),
-        "foo.coreweave.cloud/a/b",
-    ]
-    others = [
-        *("notcoreweave.cloud/bar", "not-coreweave.com/bar", "coreweave.cloud.example.org/bar", "coreweave.org/bar"),
-        *("coreweave.community/bar", "coreweavexcloud/bar", "example.org/foo.coreweave.cloud/bar", "coreweave.cloud"),
-        *("/coreweave.cloud", "app", ""),
-    ]
-
-    assert [key for key in (*reserved, *others) if is_reserved(key)] == reserved
 
 
 @pytest.mark.parametrize("sub_resource", ["", "status"])
@@ -389,38 +374,6 @@ def test_namespaces_are_asked_for_only_where_they_matter() -> None:
         assert needed.value.key == NamespaceKey(namespace)
         with pytest.raises(FactUnavailable, match=f"^namespace {namespace} could not be read$"):
             _found(asked, NamespacesLost(TODAY))
-
-
-def test_shapes_that_hold_no_labels() -> None:
-    """Where parents are missing, null or of another type there is nothing to copy, so it passes."""
-    volumes: list[Any] = [None, {"ephemeral": {}}, [None, "x", {"ephemeral": None}]]
-    templates: list[Any] = [
-        *("x", None, [{"metadata": {"labels": {_KEY: "1"}}}], {"metadata": None, "spec": None}),
-        *({"spec": {"volumes": listed}} for listed in volumes),
-    ]
-    claims: list[Any] = [{"metadata": {}}, [None, 1, {"metadata": 1}]]
-    shapes: list[Any] = [
-        *({}, {"metadata": None, "spec": None}, {"metadata": [], "spec": "x"}),
-        *({"metadata": {"labels": None}}, {"metadata": {"labels": {}}}),
-        *({"metadata": {}, "spec": {"template": template}} for template in templates),
-        *({"spec": {"volumeClaimTemplates": claim}} for claim in claims),
-    ]
-
-    for shape in shapes:
-        odd = {"apiVersion": "apps/v1", "kind": "StatefulSet", **shape}
-        assert (_judge(odd), _judge(odd, odd)) == ((), ()), shape
-
-
-def test_an_odd_old_object_excuses_nothing() -> None:
-    """A label counts as there before only when the old object has a map of labels with the same value."""
-    metadata: list[Any] = [
-        *(None, [{"labels": {_KEY: "1"}}]),
-        *({"labels": labels} for labels in (None, [_KEY], _KEY, {_KEY: None}, {_KEY: {"1": "1"}})),
-    ]
-    new = resource("v1", "Node", labels={_KEY: "1"})
-
-    for odd in metadata:
-        assert _judge(new, {"apiVersion": "v1", "kind": "Node", "metadata": odd}) == _REFUSED, odd
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,8 @@
 """Field paths: read from tables, found in objects, written for people."""
 
-from typing import Any
-
 import pytest
 
-from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
-
-_OBJECT: Any = {
-    "spec": {
-        "tasks": [{"template": {"a": 1}}, {}, None, {"template": None}],
-        "replicas": {"Launcher": {"template": "l"}, "worker-2": {"template": []}, "odd": 3},
-    }
-}
+from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, render
 
 
 @pytest.mark.parametrize(
@@ -47,38 +38,6 @@ def test_what_is_no_pattern(text: str, position: int) -> None:
     assert str(raised.value) == (
         f"{text!r} is not a field path from position {position} on; write it like spec.items[*].template"
     )
-
-
-def test_locating() -> None:
-    """Every place that is there is found in order with its value, a null too; absent or odd parents yield nothing."""
-    replicas = _OBJECT["spec"]["replicas"]
-    found: dict[str, list[tuple[Location, Any]]] = {
-        "": [((), _OBJECT)],
-        "spec.tasks[*].template": [
-            (("spec", "tasks", 0, "template"), {"a": 1}),
-            (("spec", "tasks", 3, "template"), None),
-        ],
-        "spec.replicas.*.template": [
-            (("spec", "replicas", name, "template"), replicas[name]["template"]) for name in ("Launcher", "worker-2")
-        ],
-    }
-    absent = ("spec.absent", "metadata.labels", "spec.tasks.template", "spec.replicas[*].template", "spec.tasks.*")
-
-    assert {path: list(locate(_OBJECT, parse(path))) for path in (*found, *absent)} == {
-        **found,
-        **{path: [] for path in absent},
-    }
-
-
-def test_looking_up() -> None:
-    """What stands at a location, or nothing where the way there ends."""
-    found: dict[Location, Any] = {(): _OBJECT, ("spec", "tasks", 0, "template", "a"): 1}
-    nothing: list[Location] = [
-        *(("spec", "tasks", step, "template") for step in (3, 9)),
-        *(("spec", "tasks", "0"), ("spec", 0), ("spec", "replicas", "odd", "template"), ("metadata", "labels")),
-    ]
-
-    assert {at: lookup(_OBJECT, at) for at in (*found, *nothing)} == {**found, **dict.fromkeys(nothing)}
 
 
 def test_locations_for_people() -> None:

@@ -6,7 +6,6 @@ and affinity in tests/properties.
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -101,64 +100,10 @@ def test_requirements_in_older_names() -> None:
 
 
 _MUST = "requiredDuringSchedulingIgnoredDuringExecution"
-_SHOULD = "preferredDuringSchedulingIgnoredDuringExecution"
-_1, _HALL = (_in("rack", "1"),), (_in("hall", "1"),)
-_IN_RACK, _IN_HALL = ({"key": key, "operator": "In", "values": ["1"]} for key in ("rack", "hall"))
-_DISK = {"key": "disk", "operator": "Exists"}
-_WISH = {"weight": 1, "preference": {"matchExpressions": [_DISK]}}
 
 
-def _node(*terms: Any) -> Any:
-    return {"nodeAffinity": {_MUST: {"nodeSelectorTerms": list(terms)}}}
-
-
-def _met(*expressions: Any) -> Any:
-    return {"matchExpressions": list(expressions)}
-
-
-@pytest.mark.parametrize(
-    ("affinity", "required", "preferred", "expected"),
-    [
-        pytest.param(
-            {"podAffinity": {}},
-            [_1, _HALL],
-            [],
-            {"podAffinity": {}, **_node(_met(_IN_RACK), _met(_IN_HALL))},
-            id="alternatives-beside-other-affinity",
-        ),
-        pytest.param(
-            _node(_met(_DISK)),
-            [_1, _HALL],
-            [],
-            _node(_met(_DISK, _IN_RACK), _met(_DISK, _IN_HALL)),
-            id="each-with-each",
-        ),
-        pytest.param(_node({}), [_1], [], _node({}), id="a-term-that-matches-nothing"),
-        pytest.param(
-            _node({"matchFields": [7], "x": 1}),
-            [_1],
-            [],
-            _node({"matchFields": [7], "x": 1, **_met(_IN_RACK)}),
-            id="rest",
-        ),
-        pytest.param(None, [], [_WISH], {"nodeAffinity": {_SHOULD: [_WISH]}}, id="a-preference"),
-        pytest.param({"nodeAffinity": "x"}, [_1], [_WISH], {"nodeAffinity": "x"}, id="malformed"),
-        pytest.param({"nodeAffinity": {_MUST: "x"}}, [_1], [], {"nodeAffinity": {_MUST: "x"}}, id="malformed-terms"),
-        pytest.param(None, [], [], None, id="nothing-to-add"),
-    ],
-)
-def test_node_affinity(affinity: Any, required: Any, preferred: Any, expected: Any) -> None:
-    """Each of the author's terms is combined with each alternative, and nothing is added that is there already."""
-    sent = deepcopy(affinity)
-
-    once = with_terms(affinity, required, preferred)
-
-    assert (once, affinity) == (expected, sent)
-    assert with_terms(once, required, preferred) == once
-
-
-def test_pod_affinity() -> None:
-    """Terms are added to those that are there, once; malformed affinity stays as it is, and holds no terms."""
+def test_affinity() -> None:
+    """Terms of Pod affinity are added to those that are there, once; malformed affinity stays, and holds no terms."""
     rack, zone = ({"topologyKey": key} for key in ("rack", "zone"))
     both = {"podAffinity": {_MUST: [zone, rack]}, "nodeAffinity": {}}
     changed: list[tuple[Any, Any]] = [
@@ -172,6 +117,8 @@ def test_pod_affinity() -> None:
     assert [with_peers(affinity, [rack], []) for affinity, _ in changed] == [expected for _, expected in changed]
     odd: list[Any] = [None, "x", {}, {"nodeAffinity": None}, {"nodeAffinity": {_MUST: []}}]
     assert [selector_terms(affinity) for affinity in odd] == [[]] * 5
+    malformed: list[Any] = [{"nodeAffinity": "x"}, {"nodeAffinity": {_MUST: "x"}}]
+    assert [with_terms(affinity, [(_in("rack", "1"),)], []) for affinity in malformed] == malformed
 
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}

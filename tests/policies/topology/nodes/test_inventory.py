@@ -183,22 +183,6 @@ def test_eligible_nodes(member: Member, now: str, later: str) -> None:
     ]  # fmt: skip
 
 
-def test_eligibility_follows_the_nodes() -> None:
-    """After changes of Nodes the answer is that of an inventory that never knew anything else, old answers aside."""
-    inventory = _inventory(*_NODES)
-    old, _ = inventory.eligible(_member(rack="1"))
-    kept = old.tolist()
-
-    inventory.put_node(_node("cordoned", {"rack": "1"}))
-    inventory.remove_node("plain")
-    inventory.put_node(_node("new", {"rack": "1"}))
-    inventory.put_node(_node("newer", {"rack": "1"}))
-
-    mask = _by_name(inventory, inventory.eligible(_member(rack="1"))[0])
-    assert {name for name, holds in mask.items() if holds} == {"cordoned", "new", "newer"}
-    assert old.tolist() == kept
-
-
 def _values(inventory: Inventory, keys: tuple[str, ...], *, distinct: bool = False) -> dict[str, str | None]:
     codes = _by_name(inventory, inventory.domains(keys, distinct=distinct))
     return {name: None if code < 0 else inventory.value(keys, code, distinct=distinct) for name, code in codes.items()}

@@ -17,6 +17,13 @@ from policies.topology.topology import BUILT_IN, Catalog, Topology, level
 Json = dict[str, Any]
 
 
+def cluster(*racks: str, nodes: int = 4) -> World:
+    """Racks of Nodes with 8 GPUs, and a placer."""
+    world = World()
+    world.racks(*racks, nodes=nodes)
+    return world
+
+
 def reasons(world: World) -> dict[str, str]:
     """Who waits, and why."""
     return {one.about.name: one.reason for one in world.look().queue}
@@ -58,8 +65,7 @@ def further(world: World, annotations: Mapping[str, str], gpus: int = 8, **spec:
 
 def test_a_gang_starts_whole_in_the_tightest_domain() -> None:
     """All Pods are opened at once, into the rack with the least room that holds them."""
-    world = World()
-    world.racks("f/1/1", "f/1/2")
+    world = cluster("f/1/1", "f/1/2")
     world.node("f-1-2-4", {f"{BACKEND}fabric": "f", f"{BACKEND}superpod": "1", RACK: "2"})
     world.job("train", 3, required("rack"))
     world.now += 5
@@ -74,8 +80,7 @@ def test_a_gang_starts_whole_in_the_tightest_domain() -> None:
 
 def test_what_is_written_into_a_pod() -> None:
     """The gate goes, the domain with its ancestors is required, the packed Node is preferred, one sentence is added."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
+    world = cluster("f/1/1", nodes=2)
     world.job("train", 1, required("superpod"))
     uid = world.pods["train-0"]["metadata"]["uid"]
     (opening,) = world.look(bind=False).openings
@@ -108,8 +113,7 @@ def test_what_is_written_into_a_pod() -> None:
 
 def test_a_gang_that_does_not_fit_holds_nothing() -> None:
     """It waits with the reason, others pass it, and it starts in whichever domain gets free first."""
-    world = World()
-    world.racks("f/1/1", "f/1/2")
+    world = cluster("f/1/1", "f/1/2")
     world.job("a", 3, required("rack"))
     world.look()
     world.job("b", 3, required("rack"))
@@ -129,8 +133,7 @@ def test_a_gang_that_does_not_fit_holds_nothing() -> None:
 
 def test_incomplete_gangs_wait() -> None:
     """A gang is opened when all of its Pods exist and no other gate is left on any of them."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     world.job("train", 4, required("rack"), exist=3)
     assert reasons(world) == {"train": "3 of 4 Pods exist."}
     template = world.roots["Job", "train"]["spec"]["template"]
@@ -144,8 +147,7 @@ def test_incomplete_gangs_wait() -> None:
 
 def test_ranks_share_racks() -> None:
     """Neighbours in rank are in the same sub-domain: of 16 Pods over two racks 0 to 7 share one, the rest the other."""
-    world = World()
-    world.racks("f/1/2", "f/1/10", "f/1/3", nodes=8)
+    world = cluster("f/1/2", "f/1/10", "f/1/3", nodes=8)
     world.job("other", 1, required("rack", preferred="hostname"))
     world.look()
     world.job("train", 16, required("superpod"))
@@ -159,8 +161,7 @@ def test_ranks_share_racks() -> None:
 
 def test_what_an_opening_comes_to() -> None:
     """What was not carried out counts as gated, takes no room and is tried again; a late event closes no gate."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
+    world = cluster("f/1/1", nodes=2)
     world.job("train", 2, required("rack"))
     look = world.placer.look(world.now)
     for pod in world.pods.values():
@@ -173,8 +174,7 @@ def test_what_an_opening_comes_to() -> None:
 
 def test_further_pods_go_near_the_others() -> None:
     """One that is preferred in the rack of the others goes there, though another rack would have less to spare."""
-    world = World()
-    world.racks("f1/1/b", nodes=4)
+    world = cluster("f1/1/b", nodes=4)
     world.racks("f1/1/c", nodes=1)
     world.job("train", 2, required("superpod", preferred="rack"))
     world.look()
@@ -189,8 +189,7 @@ def test_further_pods_have_a_node_to_themselves_where_each_needs_one() -> None:
     index = {"key": "batch.kubernetes.io/job-completion-index", "operator": "Exists"}
     term = {"labelSelector": {"matchExpressions": [index]}, "topologyKey": HOST}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    world = World()
-    world.racks("f1/1/b", nodes=2)
+    world = cluster("f1/1/b", nodes=2)
     world.job("train", 2, required("rack"), gpus=1, affinity=apart)
     world.look()
     further(world, required("rack"), 1, affinity=apart)
@@ -200,8 +199,7 @@ def test_further_pods_have_a_node_to_themselves_where_each_needs_one() -> None:
 
 def test_further_pods_follow_their_gang() -> None:
     """A Pod that replaces another one goes to the domain of those that run, or waits for room there."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=3)
+    world = cluster("f/1/1", "f/1/2", nodes=3)
     world.job("train", 3, required("rack"))
     world.look()
     world.job("other", 1, required("rack"))
@@ -252,8 +250,7 @@ def test_a_large_gang_gets_its_turn() -> None:
 
 def test_priority_comes_before_age() -> None:
     """Of two gangs that wait the one of higher priority starts first; Pods of lower priority make room for it."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     world.job("low", 4, required("rack"), priorityClassName="low", priority=-100)
     world.look()
     world.job("middle", 4, required("rack"), priority=-100)
@@ -266,8 +263,7 @@ def test_priority_comes_before_age() -> None:
 
 def test_preferred_alone_never_waits() -> None:
     """It goes to the nearest level that has room, and is opened without a domain where none has."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", "f/2/1", nodes=2)
+    world = cluster("f/1/1", "f/1/2", "f/2/1", nodes=2)
     world.job("near", 3, required("", preferred="rack"))
     world.look()
     assert {node[:3] for node in world.nodes_of("near")} == {"f-1"}
@@ -279,8 +275,7 @@ def test_preferred_alone_never_waits() -> None:
 
 def test_the_packed_node_is_required_where_the_order_matters() -> None:
     """Small Pods and a large one that only fit by their packing get their Nodes; Pods that are alike need not."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
+    world = cluster("f/1/1", nodes=2)
     large, small = (world.template(required("rack"), gpus) for gpus in (8, 1))
     job_set(world, "mixed", ("large", 1, large), ("small", 8, small))
     world.look()
@@ -291,8 +286,7 @@ def test_the_packed_node_is_required_where_the_order_matters() -> None:
 
 def test_pods_that_are_not_bound_yet_are_waited_for() -> None:
     """A gang that fits only if others are bound where they were packed waits the moment until they are."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
+    world = cluster("f/1/1", nodes=2)
     world.job("small", 4, required("rack"), gpus=2)
     world.look(bind=False)
     world.job("large", 1, required("rack"))
@@ -309,8 +303,7 @@ def test_pods_that_are_not_bound_yet_are_waited_for() -> None:
 
 def test_levels_inside_each_other() -> None:
     """A narrower gang of a workload is inside the domain of the wider one, and they start together."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", "f/2/1", nodes=2)
+    world = cluster("f/1/1", "f/1/2", "f/2/1", nodes=2)
     jobs = [(name, 2, world.template(required(level_))) for name, level_ in (("wide", "superpod"), ("narrow", "rack"))]
     job_set(world, "both", *jobs, only="wide")
     assert reasons(world) == {"both": "It starts together with others of its workload: 0 of 2 Pods exist."}
@@ -343,8 +336,7 @@ def group_pod(world: World, template: Json, index: int, group: int = 0) -> None:
 
 def test_stages_keep_room_for_those_to_come() -> None:
     """A leader starts where its workers have room, which is kept until ten minutes after it is Ready."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=4)
+    world = cluster("f/1/1", "f/1/2", nodes=4)
     world.job("other", 1, required("rack"))
     world.look()
     template = leader_worker_set(world, "LeaderReady")
@@ -368,8 +360,7 @@ def test_stages_keep_room_for_those_to_come() -> None:
 
 def test_all_of_a_group_at_once() -> None:
     """Without a startup policy a group is opened when leader and workers exist."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     template = leader_worker_set(world, "LeaderCreated")
     group_pod(world, template, 0)
     assert reasons(world) == {"serve": "1 of 4 Pods exist."}
@@ -380,8 +371,7 @@ def test_all_of_a_group_at_once() -> None:
 
 def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
     """Workers that only prefer their leader's rack have to be on their Nodes while room is kept in another rack."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=3)
+    world = cluster("f/1/1", "f/1/2", nodes=3)
     template = leader_worker_set(world, "LeaderReady", required("superpod", preferred="rack"), size=3)
     for group in (0, 1):
         group_pod(world, template, 0, group)
@@ -394,8 +384,7 @@ def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
 
 def test_an_ordered_stateful_set_opens_one_by_one() -> None:
     """The first Pod goes where all replicas have room; the next ones are opened as they come."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=3)
+    world = cluster("f/1/1", "f/1/2", nodes=3)
     world.job("other", 1, required("rack"))
     world.look()
     template = world.template(required("rack"))
@@ -408,8 +397,7 @@ def test_an_ordered_stateful_set_opens_one_by_one() -> None:
 
 def test_a_roll_out_moves_to_a_domain_with_room_for_all() -> None:
     """A new ReplicaSet starts at its own size, where all the Deployment's replicas fit once the old ones left."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=4)
+    world = cluster("f/1/1", "f/1/2", nodes=4)
     template = world.template(required("rack"))
     world.root("apps/v1", "Deployment", "web", {"replicas": 4, "template": template})
     replica_set(world, 1, 4, template, *(f"old-{index}" for index in range(4)))
@@ -427,8 +415,7 @@ def test_a_roll_out_moves_to_a_domain_with_room_for_all() -> None:
 
 def test_a_stuck_pod_is_told_of() -> None:
     """A Pod that was opened and is not bound after a minute keeps its room, and its Event names cause and remedy."""
-    world = World()
-    world.racks("f/1/1", nodes=1)
+    world = cluster("f/1/1", nodes=1)
     world.job("train", 1, required("rack"))
     world.look(bind=False)
     pod = world.pods["train-0"]
@@ -452,8 +439,7 @@ def test_a_stuck_pod_is_told_of() -> None:
 
 def test_a_pod_outside_of_its_domain_is_told_of() -> None:
     """Where somebody else binds a Pod past the placer, an Event says so."""
-    world = World()
-    world.racks("f/1/1", "f/1/2", nodes=3)
+    world = cluster("f/1/1", "f/1/2", nodes=3)
     world.job("train", 3, required("rack"))
     world.look(bind=False)
     for index, node in enumerate(("f-1-1-0", "f-1-1-1", "f-1-2-0")):
@@ -470,8 +456,7 @@ def test_a_pod_outside_of_its_domain_is_told_of() -> None:
 
 def test_kinds_that_nobody_knows() -> None:
     """Of an unknown controller the Pods that exist are the gang once none came for the settle time."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     template = world.template(required("rack"))
     for index in range(2):
         world.pod(f"odd-{index}", ("example.org/v1", "Thing", "odd"), template)
@@ -516,8 +501,7 @@ def test_nvlink_spans_leaves() -> None:
 
 def test_one_pod_a_node() -> None:
     """Pods that take a port of the Node are placed one on each Node."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
+    world = cluster("f/1/1", nodes=2)
     template = world.template(required("rack"), gpus=1)
     template["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
     world.root("batch/v1", "Job", "train", {"parallelism": 3, "completions": 3, "template": template})
@@ -531,8 +515,7 @@ def test_one_pod_a_node() -> None:
 
 def test_nodes_in_repair_are_no_room() -> None:
     """A Node in triage counts neither now nor as room that comes back."""
-    world = World()
-    world.racks("f/1/1", nodes=1)
+    world = cluster("f/1/1", nodes=1)
     labels = {f"{BACKEND}fabric": "f", f"{BACKEND}superpod": "1", RACK: "1", "node.coreweave.cloud/state": "triage"}
     world.node("sick", labels)
     world.job("train", 2, required("rack"))
@@ -544,8 +527,7 @@ def test_named_domains() -> None:
 
     It gets the domain that it names as preferred while it fits there, then one near that, then any other.
     """
-    world = World()
-    world.racks("f/1/1", nodes=3)
+    world = cluster("f/1/1", nodes=3)
     world.racks("f/1/2", nodes=4)
     world.racks("f/2/3", nodes=2)
     world.racks("g/2/1")
@@ -560,8 +542,7 @@ def test_named_domains() -> None:
 
 def test_all_that_wait_for_the_same_pods_are_tried_again() -> None:
     """Gangs that are alike and wait until others are bound start both, also where nothing gets free by that."""
-    world = World()
-    world.racks("f/1/1", nodes=3)
+    world = cluster("f/1/1", nodes=3)
     world.job("small", 4, required("rack"), gpus=2)
     world.look(bind=False)
     world.job("first", 1, required("rack"))
@@ -576,8 +557,7 @@ def test_all_that_wait_for_the_same_pods_are_tried_again() -> None:
 
 def test_what_a_roll_out_needs_is_its_own() -> None:
     """A Deployment that has no room for all its replicas keeps no Job from starting that asks for the same Pod."""
-    world = World()
-    world.racks("f/1/1", nodes=2)
+    world = cluster("f/1/1", nodes=2)
     template = world.template(required("rack"))
     world.root("apps/v1", "Deployment", "web", {"replicas": 3, "template": template})
     replica_set(world, 1, 1, template, "web-1-0")
@@ -588,8 +568,7 @@ def test_what_a_roll_out_needs_is_its_own() -> None:
 
 def test_a_malformed_workload_stops_no_other() -> None:
     """A workload with a malformed field does not keep others from starting."""
-    world = World()
-    world.racks("f/1/1", "f/1/2")
+    world = cluster("f/1/1", "f/1/2")
     template = world.template(required("rack"))
     cliques = [{"name": "a", "annotations": required("rack"), "spec": {"podSpec": template["spec"]}}]
     broken = {"cliques": cliques, "podCliqueScalingGroups": [{"cliqueNames": 5}]}
@@ -607,8 +586,7 @@ def test_a_malformed_workload_stops_no_other() -> None:
 
 def test_a_failure_opens_no_part_of_a_gang() -> None:
     """A gang one of whose Pods cannot be read waits as a whole, holds nothing, and is tried again."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     world.job("bad", 2, required("rack"))
     world.now += 1
     world.job("good", 4, required("rack"))
@@ -626,8 +604,7 @@ def test_a_failure_opens_no_part_of_a_gang() -> None:
 
 def test_a_gate_that_somebody_else_opened_meanwhile() -> None:
     """An opening that fails because the gate is gone is not taken back: the Pod counts as opened."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     world.job("train", 1, required("rack"))
     (opening,) = world.placer.look(world.now).openings
     pod = world.pods["train-0"]
@@ -639,8 +616,7 @@ def test_a_gate_that_somebody_else_opened_meanwhile() -> None:
 
 def test_a_topology_that_changed_is_tried_again() -> None:
     """A gang that did not fit is placed once its topology says something else, though no room was freed."""
-    world = World()
-    world.racks("f/1/1", "f/1/2")
+    world = cluster("f/1/1", "f/1/2")
     pool = LabelSelector((SelectorRequirement("gpu", "In", ("h100",)),))
     narrow = Topology("own", (level("backend.coreweave.cloud/superpod"), level(RACK)), pool=pool)
     world.placer.put_catalog(Catalog((narrow,)))
@@ -655,8 +631,7 @@ def test_a_topology_that_changed_is_tried_again() -> None:
 
 def test_a_further_pod_that_cannot_be_placed_says_why() -> None:
     """A Pod whose affinity matches no Node is named, also where others of its gang run."""
-    world = World()
-    world.racks("f/1/1")
+    world = cluster("f/1/1")
     world.job("train", 2, required("rack"), exist=1)
     world.roots["Job", "train"]["spec"] |= {"parallelism": 1, "completions": 1}
     world.placer.put_root(world.roots["Job", "train"])

@@ -1,6 +1,6 @@
 """Reserved labels: what is reserved, which changes are refused, and what people read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from support.builders import (
     request,
     resource,
 )
+from support.tables import rows
 
 from policies.engine.engine import validate
 from policies.engine.facts import NamespaceKey, StaticFacts
@@ -165,20 +166,7 @@ def test_a_pods_exception_ends_where_no_pod_gets_the_label(obj: Json, path: str,
     assert _judge(obj) == (_refused('qos.coreweave.cloud/interruptable="true"', path, problem, remedy),)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "refused"),
-    [
-        pytest.param(None, "a1b2c3", False, id="create-as-own"),
-        pytest.param(None, "other", True, id="create-as-other"),
-        pytest.param(None, "control-plane", True, id="create-as-control-plane"),
-        pytest.param({}, "a1b2c3", False, id="add-own"),
-        pytest.param({}, "control-plane", True, id="promote"),
-        pytest.param({_ORG: "a1b2c3"}, "control-plane", True, id="promote-own"),
-        pytest.param({_ORG: "control-plane"}, "a1b2c3", True, id="take-from-the-control-plane"),
-        pytest.param({_ORG: "other"}, "a1b2c3", True, id="take-from-another"),
-        pytest.param({_ORG: "control-plane"}, "control-plane", False, id="keep"),
-    ],
-)
+@rows(__file__, "organization")
 @pytest.mark.parametrize("sub_resource", ["", "status", "finalize"])
 def test_the_organization_of_a_namespace(before: Json | None, after: str, sub_resource: str, *, refused: bool) -> None:
     """People may mark a Namespace as their organization's; they neither promote one nor take one from others."""
@@ -253,18 +241,7 @@ def test_a_place_is_guarded(version: str, kind: str, path: str) -> None:
     assert _judge(bare, labelled) == _judge(none, labelled) == gone
 
 
-@pytest.mark.parametrize(
-    ("version", "kind", "path"),
-    [
-        ("example.org/v1", "Deployment", _TEMPLATE_LABELS),
-        ("v1", "Service", _TEMPLATE_LABELS),
-        ("apps/v1", "Deployment", "spec.selector.matchLabels"),
-        ("v1", "Pod", "spec.nodeSelector"),
-        ("v1", "Pod", "metadata.annotations"),
-        ("batch/v1", "Job", "spec.jobTemplate.metadata.labels"),
-        ("v1", "ConfigMap", "data"),
-    ],
-)
+@rows(__file__, "free")
 def test_other_places_are_free(version: str, kind: str, path: str) -> None:
     """A reserved key passes where it is no label that anybody copies."""
     assert _judge(resource(version, kind, at(path, {_KEY: "1"}))) == ()
@@ -287,11 +264,15 @@ _FACTS = StaticFacts(
 _KUBELET = ("system:nodes", *EVERYBODY)
 _MIRRORED: Json = {"annotations": {"kubernetes.io/config.mirror": "9f2c"}}
 _NODE = resource("v1", "Node", name="n1", labels={_KEY: "1"})
-_LONGHORN_NODE = {**_NODE, "apiVersion": "longhorn.io/v1beta2"}
-_ON_NODE = pod(labels={_KEY: "1"}, nodeName="n1")
-_MIRROR = merged(_ON_NODE, {"metadata": _MIRRORED})
 _CONFIG_MAP = resource("v1", "ConfigMap", labels={_KEY: "1"})
-_WIDGET = resource("example.org/v1", "Widget", at("spec.nodeName", "n1"), labels={_KEY: "1"}, **_MIRRORED)
+_OBJECTS = {
+    "node": _NODE,
+    "longhorn node": {**_NODE, "apiVersion": "longhorn.io/v1beta2"},
+    "pod": pod(labels={_KEY: "1"}, nodeName="n1"),
+    "mirror": pod(labels={_KEY: "1"}, nodeName="n1", metadata=_MIRRORED),
+    "config map": _CONFIG_MAP,
+    "widget": resource("example.org/v1", "Widget", at("spec.nodeName", "n1"), labels={_KEY: "1"}, **_MIRRORED),
+}
 _REFUSED = (_refused(f'{_KEY}="1"'),)
 
 
@@ -299,38 +280,12 @@ def _found(asked: AdmissionRequest, facts: StaticFacts = _FACTS) -> tuple[Violat
     return tuple(_WITHOUT_ORGANIZATION.validate(asked, facts))
 
 
-@pytest.mark.parametrize(
-    ("user", "groups", "obj", "passes"),
-    [
-        pytest.param("alice", EVERYBODY, _NODE, False, id="anybody"),
-        pytest.param("alice", ("system:masters", *EVERYBODY), _NODE, True, id="masters"),
-        pytest.param("system:kube-controller-manager", EVERYBODY, _NODE, True, id="controller-manager"),
-        pytest.param("system:kube-scheduler", EVERYBODY, _NODE, True, id="scheduler"),
-        pytest.param("system:apiserver", EVERYBODY, _NODE, True, id="api-server"),
-        pytest.param("system:kube-proxy", EVERYBODY, _NODE, False, id="another-component"),
-        pytest.param("system:masters", EVERYBODY, _NODE, False, id="user-called-like-the-group"),
-        pytest.param("system:node:n1", _KUBELET, _NODE, True, id="kubelet-at-its-node"),
-        pytest.param("system:node:n2", _KUBELET, _NODE, False, id="kubelet-at-another-node"),
-        pytest.param("system:node:n1", _KUBELET, _LONGHORN_NODE, False, id="kubelet-at-a-node-of-another-group"),
-        pytest.param("system:node:n1", EVERYBODY, _NODE, False, id="kubelet-without-its-group"),
-        pytest.param("n1", _KUBELET, _NODE, False, id="group-without-a-kubelet"),
-        pytest.param("system:node:trainer", _KUBELET, _CONFIG_MAP, False, id="kubelet-at-a-namesake-of-another-kind"),
-        pytest.param("system:node:n1", _KUBELET, _MIRROR, True, id="mirror-pod-of-the-node"),
-        pytest.param("system:node:n2", _KUBELET, _MIRROR, False, id="mirror-pod-of-another-node"),
-        pytest.param("alice", EVERYBODY, _MIRROR, False, id="mirror-pod-of-anybody"),
-        pytest.param("system:node:n1", _KUBELET, _ON_NODE, False, id="kubelet-at-an-ordinary-pod"),
-        pytest.param("system:node:n1", _KUBELET, _WIDGET, False, id="mirror-annotation-on-what-is-no-pod"),
-        pytest.param("system:serviceaccount:kube-system:any", EVERYBODY, _NODE, True, id="account-of-kube-system"),
-        pytest.param("system:serviceaccount:cp:operator", EVERYBODY, _NODE, True, id="account-of-the-control-plane"),
-        pytest.param("system:serviceaccount:ours:operator", EVERYBODY, _NODE, False, id="account-of-the-organization"),
-        pytest.param("system:serviceaccount:lookalike:operator", EVERYBODY, _NODE, False, id="account-of-a-lookalike"),
-        pytest.param("system:serviceaccount:kube-system2:any", EVERYBODY, _NODE, False, id="account-of-a-namesake"),
-        pytest.param("cp:operator", EVERYBODY, _NODE, False, id="user-called-like-an-account"),
-    ],
-)
-def test_requesters(user: str, groups: Sequence[str], obj: Json, *, passes: bool) -> None:
+@rows(__file__, "requesters")
+def test_requesters(user: str, group: str | None, obj: str, *, passes: bool) -> None:
     """The cluster's own components, kubelets at home and control-plane accounts write reserved labels, no others."""
-    assert _found(request(obj, user=user, groups=groups)) == (() if passes else _REFUSED)
+    asked = request(_OBJECTS[obj], user=user, groups=(*([group] if group else []), *EVERYBODY))
+
+    assert _found(asked) == (() if passes else _REFUSED)
 
 
 @pytest.mark.parametrize("sub_resource", ["", "status"])

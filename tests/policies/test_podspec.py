@@ -47,6 +47,14 @@ def test_resources() -> None:
     assert [name for name in names if _asks(pod({name: "1"}), accelerators=configured)] == own
 
 
+def test_quantities() -> None:
+    """Only a quantity above zero asks for anything, in whatever way zero is written."""
+    nothing = ["0", 0, 0.0, "0m", "0e3", "0E3", "0.00", "+0", "0Ki", "-1", -1, "", None, ["1"], "many"]
+    something = ["1", 1, "8", "10", "+2", "1e3", "1000m", "0.5", ".5", "00.01k"]
+
+    assert [each for each in (*nothing, *something) if _asks(pod({"nvidia.com/gpu": each}))] == something
+
+
 @pytest.mark.parametrize("side", ["limits", "requests"])
 @pytest.mark.parametrize("containers", ["containers", "initContainers"])
 def test_containers(containers: str, side: str) -> None:

@@ -1,6 +1,7 @@
 """AdmissionReviews as the API server sends them, and small rule sets with known answers."""
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from datetime import date
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 from support.builders import Json, pod
 
 from policies.engine.facts import Facts, StaticFacts
+from policies.engine.interruption import look
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import NO_MUTATION, Action, FailurePolicy, Hook, Mutation, Phase, Rule
+from policies.engine.rule import NO_MUTATION, Action, FailurePolicy, Hook, Mutation, Phase, Rule, Validator
 from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
 from policies.labels import USE_OWN_PREFIX
@@ -117,7 +119,7 @@ class Fixed:
 
 
 class NeedsNamespaces:
-    """A validating rule that looks up the labels of Namespaces, and finds no violation once it has them."""
+    """A rule that looks up the labels of Namespaces, and finds no violation once it has them."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
@@ -134,6 +136,21 @@ class NeedsNamespaces:
         return NO_MUTATION
 
 
+def spinning(seconds: float, *, heedless: bool = False) -> Validator:
+    """Refuses what has a label `slow`, after processor time with looks at the clock of the review, if not heedless."""
+
+    def validate(request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
+        if "slow" not in ((request.object or {})["metadata"].get("labels") or {}):
+            return ()
+        until = time.thread_time() + seconds
+        while time.thread_time() < until:
+            if not heedless:
+                look(facts.expired)
+        return [violation()]
+
+    return validate
+
+
 def rule(
     decisions: Any = None,
     *,
@@ -144,11 +161,12 @@ def rule(
     phases: Iterable[Phase] = ("mutate", "validate"),
     namespaces: LabelSelector = EVERYTHING,
 ) -> Rule:
-    """A rule for everything, in both phases."""
+    """A rule for everything. decisions: has a function for each phase, or is that which validates."""
     decisions = decisions or Fixed()
-    hooks = tuple(Hook(phase, group, ANYTHING, policy) for phase in phases)
+    validate, mutate = getattr(decisions, "validate", decisions), getattr(decisions, "mutate", None)
+    hooks = tuple(Hook(phase, group, ANYTHING, policy) for phase in phases if mutate or phase == "validate")
     reads = frozenset({"metadata", "spec"})
-    return Rule(name, hooks, action, reads, namespaces, validate=decisions.validate, mutate=decisions.mutate)
+    return Rule(name, hooks, action, reads, namespaces, validate=validate, mutate=mutate)
 
 
 def served(*rules: Rule) -> Served:

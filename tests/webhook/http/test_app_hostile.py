@@ -1,7 +1,6 @@
 """Calls made to break the service: each has an answer, none has a 500, and the service goes on."""
 
 import gzip
-import json
 import zlib
 from functools import cache
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import Json, daemon_set, pod
-from support.service.reviews import RESERVED, TODAY, UID, answer_of, body, refused_body, review
+from support.service.reviews import RESERVED, TODAY, UID, answer_of, body, refused_body
 from support.service.servers import Serve, default_rules
 from support.service.wire import JSON, connected, head
 
@@ -19,83 +18,71 @@ from policies.engine.facts import StaticFacts
 from webhook.http.app import MAX_BODY
 from webhook.http.decision import Served
 
-_PATHS = ("/validate", "/mutate")
-
 
 @cache
 def _default() -> Served:
     return Served(default_rules(), StaticFacts(TODAY))
 
 
-def _request(**changes: Any) -> bytes:
-    good = review(pod())
-    return json.dumps({**good, "request": {**good["request"], **changes}}).encode()
-
-
 @pytest.mark.parametrize(
     ("sent", "problem"),
     [
         pytest.param(b"hello\r\n\r\n", "invalid method encountered", id="another-protocol"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "", id="tls"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "", id="http-2"),
         pytest.param(
-            b"POST / HTTP/1.1\r\nHost: x\r\nAuthorization: " + b"y" * 9000 + b"\r\n\r\n",
+            head(length=0, headers=JSON + b"A: " + b"y" * 9000 + b"\r\n"),
             "got more than 8190 bytes when reading",
             id="a-long-field",
         ),
         pytest.param(
-            b"POST / HTTP/1.1\r\n" + b"".join(b"A%d: b\r\n" % number for number in range(70)) + b"\r\n",
+            head(length=0, headers=b"".join(b"A%d: b\r\n" % number for number in range(70))),
             "too many headers received",
             id="many-fields",
         ),
+        pytest.param(head(length=-1), "", id="negative-length"),
+        pytest.param(head(length=10**30), "", id="length-without-end"),
+        pytest.param(head(length=3, headers=JSON + b"Content-Length: 4\r\n"), "", id="two-lengths"),
+        pytest.param(head(length=3, headers=JSON + b"Transfer-Encoding: chunked\r\n"), "", id="length-and-chunks"),
+        pytest.param(head() + b"zz\r\nabc\r\n", "", id="a-chunk-without-size"),
+        pytest.param(head(headers=JSON + b"a b: c\r\n", length=0), "", id="a-header-with-a-space"),
     ],
 )
-async def test_what_is_no_http_is_told_once(
+async def test_what_is_no_http_is_refused(
     serve: Serve, sent: bytes, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is 400 without what was sent, ends the connection, is counted, and logs no traceback."""
-    running = await serve(_default())
-
-    for _ in range(3):
-        async with connected(running.port) as wire:
-            await wire.send(sent)
-            reply = await wire.reply()
-            assert await wire.ended()
-        assert (reply.status, reply.text) == (400, f"The call is no HTTP/1.1: {problem}.\n")
-
-    assert caplog.records == []
-    assert running.metrics.rejected_calls.labels("400")._value.get() == 3
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(b"hello", id="not-json"),
-        pytest.param(b"[]", id="a-list"),
-        pytest.param(b"null", id="null"),
-        pytest.param(b"{}", id="an-empty-object"),
-        pytest.param(b'{"request": null', id="cut-off"),
-        pytest.param(b"\0" * 1000, id="nul-bytes"),
-        pytest.param(b"\xff\xfe" * 1000, id="no-utf-8"),
-        pytest.param(b"[" * 1_000_000, id="a-bomb-of-arrays"),
-        pytest.param(b'{"a":' * 1_000_000, id="a-bomb-of-objects"),
-        pytest.param(_request(uid=""), id="no-uid"),
-        pytest.param(_request(object=None), id="no-object"),
-        pytest.param(_request(uid="\ud800"), id="a-lone-surrogate"),
-        pytest.param(_request(operation=[]), id="an-operation-of-another-type"),
-        pytest.param(body(pod(labels=RESERVED)).replace(b'"true"', b"1" * 10_000), id="a-number-without-end"),
-    ],
-)
-async def test_a_bad_body_is_a_bad_call(serve: Serve, sent: bytes) -> None:
-    """Whatever the body is, both paths say 400 in plain text, and the connection serves the next review."""
+    """It is 400 and the end of that connection, told without what was sent and without a traceback; the next serves."""
     running = await serve(_default())
 
     async with connected(running.port) as wire:
-        for path in _PATHS:
+        await wire.send(sent)
+        reply = await wire.reply()
+        assert await wire.ended()
+    async with connected(running.port) as wire:
+        assert (await wire.call(refused_body())).status == 200
+
+    assert reply.status == 400
+    assert reply.text == f"The call is no HTTP/1.1: {problem}.\n" or not problem
+    assert caplog.records == []
+    assert running.metrics.rejected_calls.labels("400")._value.get() == 1
+
+
+@pytest.mark.parametrize("path", ["/validate", "/mutate"])
+async def test_a_bad_body_is_a_bad_call(serve: Serve, path: str) -> None:
+    """Whatever the body is, both paths say 400 in plain text, and the connection serves the next review."""
+    running = await serve(_default())
+    endless = body(pod(labels=RESERVED)).replace(b'"true"', b"1" * 10_000)
+    bad = (b"hello", b"{}", b"\0" * 1000, b"[" * 1_000_000, b'{"a":' * 1_000_000, endless)
+
+    async with connected(running.port) as wire:
+        for sent in bad:
             reply = await wire.call(sent, path)
             assert (reply.status, reply.headers["content-type"]) == (400, "text/plain; charset=utf-8")
             assert reply.text.endswith(".\n")
         assert answer_of((await wire.call(refused_body())).body)["allowed"] is False
 
-    assert 'cks_admission_rejected_calls_total{status="400"} 2.0\n' in (await running.get("/metrics")).text
+    rejected = f'cks_admission_rejected_calls_total{{status="400"}} {len(bad)}.0\n'
+    assert rejected in (await running.get("/metrics")).text
 
 
 def _odd(metadata: Any, spec: Any = None) -> Json:
@@ -103,53 +90,42 @@ def _odd(metadata: Any, spec: Any = None) -> Json:
 
 
 _MAP = "Labels must be a map of strings to strings.\n  metadata.labels: {}\nWrite labels as key: value pairs."
+_GPU = {"resources": {"limits": ["x"], "requests": 3}}
 
 
 @pytest.mark.parametrize(
     ("obj", "message"),
     [
-        pytest.param(_odd({"labels": ["foo.coreweave.cloud/bar"]}), _MAP.format("a list"), id="labels-a-list"),
+        pytest.param(_odd({"labels": ["a.coreweave.cloud/b"]}), _MAP.format("a list"), id="labels-a-list"),
         pytest.param(
-            _odd({"labels": "foo.coreweave.cloud/bar"}), _MAP.format('"foo.coreweave.cloud/bar"'), id="labels-a-string"
+            _odd({"labels": "a.coreweave.cloud/b"}), _MAP.format('"a.coreweave.cloud/b"'), id="labels-a-string"
         ),
         pytest.param(_odd({"labels": 7}), _MAP.format("the number 7"), id="labels-a-number"),
         pytest.param(_odd({"labels": None}), None, id="labels-null"),
         pytest.param(_odd(["x"]), None, id="metadata-a-list"),
-        pytest.param(_odd("x"), None, id="metadata-a-string"),
-        pytest.param(_odd(None), None, id="metadata-null"),
-        pytest.param(
-            _odd({"ownerReferences": "x", "annotations": ["y"], "deletionTimestamp": 3}), None, id="other-metadata"
-        ),
+        pytest.param(_odd({"ownerReferences": "x", "annotations": ["y"], "deletionTimestamp": 3}), None, id="metadata"),
         pytest.param(_odd({}, [1, 2]), None, id="spec-a-list"),
         pytest.param(_odd({}, {"containers": {"a": 1}, "initContainers": ["x", None]}), None, id="containers-a-map"),
-        pytest.param(
-            _odd({}, {"containers": [{"resources": {"limits": ["x"], "requests": 3}}]}), None, id="limits-a-list"
-        ),
+        pytest.param(_odd({}, {"containers": [_GPU]}), None, id="limits-a-list"),
         pytest.param(_odd({}, {"volumes": {"a": 1}, "resourceClaims": "x"}), None, id="volumes-a-map"),
         pytest.param(_odd({"name": "a\u0000b", "labels": {"x": "\u0000"}}), None, id="escaped-nul"),
         pytest.param({}, None, id="nothing-at-all"),
         pytest.param({**daemon_set(), "spec": {"template": ["x"]}}, None, id="template-a-list"),
-        pytest.param({**daemon_set(), "spec": {"template": {"spec": "x"}}}, None, id="pod-spec-a-string"),
     ],
 )
 async def test_an_odd_object_is_judged(serve: Serve, obj: Json, message: str | None) -> None:
     """An object of the wrong shape is refused in a person's words or passed on to the API server, which refuses it."""
     running = await serve(_default())
+    group, _, version = obj.get("apiVersion", "v1").rpartition("/")
+    resource = {"group": group, "version": version, "resource": f"{obj.get('kind', 'Pod').lower()}s"}
 
     mutated, validated = [
-        await running.post(body(obj, resource=_resource(obj)), path) for path in ("/mutate", "/validate")
+        answer_of((await running.post(body(obj, resource=resource), path)).body) for path in ("/mutate", "/validate")
     ]
 
-    answer = answer_of(validated.body)
-    assert (mutated.status, validated.status) == (200, 200)
-    assert answer_of(mutated.body)["allowed"] is True
-    assert answer.get("status", {}).get("message") == message
-    assert "error" not in str(answer["auditAnnotations"])
-
-
-def _resource(obj: Json) -> Json:
-    group, _, version = obj.get("apiVersion", "v1").rpartition("/")
-    return {"group": group, "version": version, "resource": f"{obj.get('kind', 'Pod').lower()}s"}
+    assert mutated["allowed"] is True
+    assert validated.get("status", {}).get("message") == message
+    assert "error" not in str(validated["auditAnnotations"])
 
 
 @pytest.mark.parametrize("odd", ["all", {"key": "x"}, 3, True], ids=["a-string", "a-map", "a-number", "a-boolean"])
@@ -223,38 +199,13 @@ async def test_odd_paths_have_an_answer(serve: Serve, path: str, status: int) ->
     assert "set-cookie" not in reply.headers
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", id="tls"),
-        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", id="http-2"),
-        pytest.param(b"hello\r\n\r\n", id="no-http"),
-        pytest.param(head(length=-1), id="negative-length"),
-        pytest.param(head(length=10**30), id="length-without-end"),
-        pytest.param(head(length=3, headers=JSON + b"Content-Length: 4\r\n"), id="two-lengths"),
-        pytest.param(head(length=3, headers=JSON + b"Transfer-Encoding: chunked\r\n"), id="length-and-chunks"),
-        pytest.param(head() + b"zz\r\nabc\r\n", id="a-chunk-without-size"),
-        pytest.param(head(headers=JSON + b"a b: c\r\n", length=0), id="a-header-with-a-space"),
-    ],
-)
-async def test_what_is_no_http_is_refused(serve: Serve, sent: bytes) -> None:
-    """Bytes that are no call end in a 400 and the end of that connection; the next one is served."""
-    running = await serve(_default())
-
-    async with connected(running.port) as wire:
-        await wire.send(sent)
-        assert (await wire.reply()).status == 400
-    async with connected(running.port) as wire:
-        assert (await wire.call(refused_body())).status == 200
-
-
 _JUNK = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4) | st.sampled_from(list(RESERVED)),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*RESERVED, "key", "operator"]), inner),
     max_leaves=5,
 )
 _FIELDS = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "metadata", "spec")
-_SPEC = (
+_SPEC = [
     "tolerations",
     "containers",
     "initContainers",
@@ -263,7 +214,7 @@ _SPEC = (
     "nodeSelector",
     "affinity",
     "template",
-)
+]
 _PLACES = [*_FIELDS, *(f"spec.{field}" for field in _SPEC), *(f"spec.template.spec.{field}" for field in _SPEC[:-1])]
 
 

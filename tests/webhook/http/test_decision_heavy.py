@@ -1,20 +1,13 @@
 """Reviews that take long: judged in a child process, with the same answers, and within their time."""
 
 import asyncio
-import time
-from collections.abc import Sequence
 
 import pytest
 from support.builders import pod
-from support.service.reviews import UID, NeedsNamespaces, answer_of, body, rule, served, violation
+from support.service.reviews import UID, NeedsNamespaces, answer_of, body, rule, served, spinning
 from support.service.servers import Directory, Serve
 
-from policies.engine.facts import Facts
-from policies.engine.interruption import look
-from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Mutation
 from policies.engine.ruleset import RuleSet
-from policies.engine.violation import Violation
 from webhook import child, heavy
 from webhook.http import decision
 from webhook.http.decision import LARGE, Served
@@ -22,29 +15,6 @@ from webhook.http.decision import LARGE, Served
 _ANSWERED = 'cks_admission_child_reviews_total{outcome="answered"}'
 _ENDED = 'cks_admission_child_reviews_total{outcome="ended"}'
 _POSTPONED = "cks_admission_postponed_reviews_total"
-
-
-class _Spins:
-    """Uses processor time, unless it is heedless with looks at the clock of the review, for what has a label `slow`."""
-
-    def __init__(self, seconds: float, *, heedless: bool = False) -> None:
-        self._seconds = seconds
-        self._heedless = heedless
-
-    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
-        """Refuse in the end."""
-        if "slow" not in ((request.object or {})["metadata"].get("labels") or {}):
-            return ()
-        until = time.thread_time() + self._seconds
-        while time.thread_time() < until:
-            if not self._heedless:
-                look(facts.expired)
-        return [violation()]
-
-    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
-        """Add a label in the end."""
-        self.validate(request, facts)
-        return Mutation(({"op": "add", "path": "/metadata/labels/spun", "value": "yes"},))
 
 
 _SLOW = body(pod(labels={"slow": "yes"}))
@@ -60,7 +30,7 @@ async def test_what_takes_too_long_here_is_judged_elsewhere(
 ) -> None:
     """The event loop gives up, a child says what it would have said, and the next such review is not tried again."""
     monkeypatch.setattr(heavy, "REMEMBERED", 3600.0)
-    running = await serve(served(rule(_Spins(0.2, heedless=heedless))))
+    running = await serve(served(rule(spinning(0.2, heedless=heedless))))
     replies = [answer_of((await running.post(_SLOW)).body) for _ in range(3)]
     quick = await running.post(body(pod()))
     exposed = (await running.get("/metrics")).text
@@ -77,17 +47,10 @@ async def test_what_takes_too_long_here_is_judged_elsewhere(
 
 async def test_a_large_body_is_not_read_in_the_event_loop(serve: Serve) -> None:
     """A child decodes it, finds what is wrong with it, and says so as usual."""
-    running = await serve(served(rule(_Spins(0))))
+    running = await serve(served(rule(spinning(0))))
     good = await running.post(_large())
-    bad = [
-        await running.post(sent)
-        for sent in (
-            _large()[:-1],
-            b"[" * 2 * LARGE,
-            b'{"kind": "Other"}' + b" " * LARGE,
-            b'{"request": 1' + b" " * LARGE,
-        )
-    ]
+    broken = (_large()[:-1], b"[" * 2 * LARGE, b'{"kind": "Other"}' + b" " * LARGE, b'{"request": 1' + b" " * LARGE)
+    bad = [await running.post(sent) for sent in broken]
 
     assert answer_of(good.body)["allowed"] is False
     assert [(reply.status, reply.text.partition(".")[0][:24]) for reply in bad] == [
@@ -102,7 +65,7 @@ async def test_a_large_body_is_not_read_in_the_event_loop(serve: Serve) -> None:
 async def test_facts_that_a_child_misses(serve: Serve) -> None:
     """A child asks for what is not at hand; this process looks it up, and another child goes on."""
     directory = Directory({"default": {}, "team": {}})
-    rules = RuleSet([rule(NeedsNamespaces("team", "default"), phases=["validate"])])
+    rules = RuleSet([rule(NeedsNamespaces("team", "default"))])
     running = await serve(Served(rules, directory.facts(), directory))
     answer = answer_of((await running.post(_large())).body)
 
@@ -116,11 +79,8 @@ async def test_the_time_of_the_caller(serve: Serve, monkeypatch: pytest.MonkeyPa
     if not heedless:  # the child must get to its answer also where the machine stands still for seconds
         for module in (child, decision):
             monkeypatch.setattr(module, "LAST_WORDS", 20.0)
-    rules = [
-        rule(_Spins(3600, heedless=heedless), name="dear"),
-        rule(_Spins(0), name="open", policy="Ignore"),
-    ]
-    running = await serve(served(*rules))
+    dear = rule(spinning(3600, heedless=heedless), name="dear")
+    running = await serve(served(dear, rule(spinning(0), name="open", policy="Ignore")))
     # What heeds nothing would keep the event loop, so it is made to go to a child at once.
     review, seconds = (_large(), 1) if heedless else (_SLOW, 21)
     answer = answer_of((await running.post(review, f"/validate?timeout={seconds}s")).body)
@@ -136,7 +96,7 @@ async def test_the_time_of_the_caller(serve: Serve, monkeypatch: pytest.MonkeyPa
 
 async def test_a_tenant_waits_for_himself(serve: Serve) -> None:
     """A review gives way to one of another namespace, which is answered in its time."""
-    running = await serve(served(rule(_Spins(3600), name="dear", policy="Ignore")))
+    running = await serve(served(rule(spinning(3600), name="dear", policy="Ignore")))
     flood = [
         asyncio.create_task(running.post(body(pod(labels={"slow": "yes"}), namespace="loud"), "/validate?timeout=15s"))
         for _ in range(4)

@@ -15,31 +15,22 @@ from webhook.http.decision import GROUPS, Served, ServingState
 
 
 def test_readiness_has_every_reason() -> None:
-    """Each gate gives its reasons under its name, in the order of the gates; the end of the process comes first."""
+    """Each gate is asked each time, and gives its reasons under its name; the end of the process comes first."""
     state = ServingState(served())
-    reasons: list[str] = []
-    state.add_gate("certificate", lambda: ())
+    reasons = ["namespaces: not listed yet", "nodes: not listed yet"]
     state.add_gate("cluster", lambda: reasons)
-    assert state.unready() == []
-
-    reasons += ["namespaces: not listed yet", "nodes: not listed yet"]
     state.add_gate("rules", lambda: ["none are loaded"])
-    listed = ["cluster: namespaces: not listed yet", "cluster: nodes: not listed yet", "rules: none are loaded"]
-    assert state.unready() == listed
-
     state.draining = True
-    assert state.unready() == ["draining: the service is shutting down", *listed]
 
-
-def test_a_gate_is_asked_each_time() -> None:
-    """Readiness comes and goes with what a gate says now."""
-    state = ServingState(served())
-    reasons = ["expired"]
-    state.add_gate("certificate", lambda: reasons)
-
-    assert state.unready() == ["certificate: expired"]
+    assert state.unready() == [
+        "draining: the service is shutting down",
+        "cluster: namespaces: not listed yet",
+        "cluster: nodes: not listed yet",
+        "rules: none are loaded",
+    ]
     reasons.clear()
-    assert state.unready() == []
+    state.draining = False
+    assert state.unready() == ["rules: none are loaded"]
 
 
 async def test_probes_of_a_service_that_is_not_ready(serve: Serve) -> None:

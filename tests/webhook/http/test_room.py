@@ -40,42 +40,29 @@ def test_a_small_body_makes_the_largest_one_that_is_arriving_make_way() -> None:
     assert (room.held, room.answering) == (0, 0)
 
 
-def test_the_largest_body_itself_is_refused() -> None:
-    """A body that needs more room than smaller ones leave it is told so."""
-    room = Room(16 * _MIB, 10)
-    _filled(room, 7 * _MIB)
-    body = room.body(_refused)
+def test_who_finds_no_room() -> None:
+    """The largest body is refused itself, and an eighth of the room is left for small ones by those being answered."""
+    for size, complete, largest in ((7 * _MIB, False, 7 * _MIB), (14 * _MIB, True, SMALL)):
+        room = Room(16 * _MIB, 10)
+        _filled(room, size, complete=complete)
+        body = room.body(_refused)
 
-    body.grow(7 * _MIB)
-    with pytest.raises(NoRoom) as shortage:
-        body.grow(1)
+        body.grow(largest)
+        with pytest.raises(NoRoom) as shortage:
+            body.grow(1)
 
-    assert shortage.value.of == "bytes"
-
-
-def test_a_body_that_is_complete_stays() -> None:
-    """What is being answered makes no way; an eighth of the room is left for small bodies."""
-    room = Room(16 * _MIB, 10)
-    for _ in range(2):
-        _filled(room, 7 * _MIB, complete=True)
-
-    with pytest.raises(NoRoom):
-        room.body(_refused).grow(SMALL + 1)
-    room = Room(16 * _MIB, 10)
-    for _ in range(2):
-        _filled(room, 7 * _MIB, complete=True)
-    room.body(_refused).grow(SMALL)
+        assert shortage.value.of == "bytes"
 
 
 def test_a_place_is_taken_by_a_whole_body_only() -> None:
     """Bodies that are arriving take no place, and a place is free again when its call is answered."""
     room = Room(16 * _MIB, 1)
-    arriving = [room.body(_refused) for _ in range(100)]
+    first, second = [room.body(_refused) for _ in range(100)][-2:]
     with room.body(_refused) as body:
         body.complete()
         with pytest.raises(NoRoom) as shortage:
-            arriving[0].complete()
-    arriving[1].complete()
+            first.complete()
+    second.complete()
 
     assert (shortage.value.of, room.answering) == ("places", 1)
 

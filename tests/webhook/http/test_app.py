@@ -16,7 +16,6 @@ from webhook.http.app import MAX_BODY
 from webhook.http.decision import Served
 from webhook.version import VERSION
 
-_MIB = 1024 * 1024
 _GROUPS = "/validate/guard, /validate/labels, /validate/policies, /validate/policies-ignore, /validate/topologies"
 
 
@@ -94,127 +93,98 @@ async def test_other_paths_are_not_found(serve: Serve, path: str) -> None:
     assert (await running.post(refused_body(), path)).status == 404
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD"])
-async def test_other_methods_are_refused(serve: Serve, method: str) -> None:
+async def test_other_methods_are_refused(serve: Serve) -> None:
     """Reviews are posted; every other method is 405."""
     running = await serve(_default())
 
     async with connected(running.port) as wire:
-        await wire.send(head("/validate", 0, method=method))
-        assert (await wire.reply(has_body=method != "HEAD")).status == 405
+        for method in ("GET", "PUT", "DELETE", "PATCH", "HEAD"):
+            await wire.send(head("/validate", 0, method=method))
+            assert (await wire.reply(has_body=method != "HEAD")).status == 405
 
 
 @pytest.mark.parametrize(
-    ("content_type", "status", "found"),
+    ("content_type", "found"),
     [
-        pytest.param("application/json", 200, "", id="json"),
-        pytest.param("application/json; charset=utf-8", 200, "", id="json-with-charset"),
-        pytest.param("APPLICATION/JSON", 200, "", id="upper-case"),
-        pytest.param(None, 415, "none", id="none"),
-        pytest.param("text/plain", 415, "text/plain", id="text"),
-        pytest.param("application/yaml", 415, "application/yaml", id="yaml"),
-        pytest.param("application/json-patch+json", 415, "application/json-patch+json", id="json-patch"),
-        pytest.param("json", 415, "json", id="no-slash"),
-        pytest.param("application/vnd.kubernetes.protobuf", 415, "application/vnd.kubernetes.protobuf", id="protobuf"),
+        ("application/json", ""),
+        ("application/json; charset=utf-8", ""),
+        ("APPLICATION/JSON", ""),
+        (None, "none"),
+        ("application/yaml", "application/yaml"),
+        ("application/json-patch+json", "application/json-patch+json"),
+        ("json", "json"),
     ],
 )
-async def test_the_content_type_must_be_json(serve: Serve, content_type: str | None, status: int, found: str) -> None:
+async def test_the_content_type_must_be_json(serve: Serve, content_type: str | None, found: str) -> None:
     """A body that is not said to be JSON is 415 with what it was said to be."""
     running = await serve(_default())
 
     reply = await running.post(refused_body(), content_type=content_type)
 
-    assert reply.status == status
-    if status == 415:
+    assert reply.status == (415 if found else 200)
+    if found:
         assert reply.text == f"Expected the Content-Type application/json, found {found}.\n"
 
 
-_WHY = "the API server takes objects of up to 3 MiB, and a review holds two of them.\n"
+async def _chunks(sent: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(sent), 1 << 20):
+        yield sent[start : start + (1 << 20)]
 
 
-async def test_a_body_of_too_many_bytes_is_refused_by_its_length(serve: Serve) -> None:
-    """A Content-Length over 8 MiB is 413 before a byte of the body is read, with the reason for the number."""
+async def test_the_size_of_a_body_is_bounded(serve: Serve) -> None:
+    """Over 8 MiB are 413 by the length before a byte of the body is read, and without one as soon as it has passed."""
     running = await serve(_default())
+    why = "the API server takes objects of up to 3 MiB, and a review holds two of them.\n"
 
     async with connected(running.port) as wire:
         await wire.send(head(length=MAX_BODY + 1))
-        reply = await wire.reply()
-
-    assert MAX_BODY == 8 * _MIB
-    assert (reply.status, reply.text) == (413, f"The body has {MAX_BODY + 1} bytes, more than {MAX_BODY} bytes: {_WHY}")
-
-
-async def _chunks(total: int) -> AsyncIterator[bytes]:
-    for start in range(0, total, _MIB):
-        yield b" " * min(_MIB, total - start)
-
-
-async def test_a_chunked_body_of_too_many_bytes_is_refused(serve: Serve) -> None:
-    """A body that names no length is 413 as soon as it has passed 8 MiB."""
-    running = await serve(_default())
-
+        by_length = await wire.reply()
     async with connected(running.port) as wire:
         await wire.send(head(length=None))
-        async for chunk in _chunks(MAX_BODY + 1):
+        async for chunk in _chunks(b" " * (MAX_BODY + 1)):
             await wire.send(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-        reply = await wire.reply()
+        in_chunks = await wire.reply()
 
-    assert (reply.status, reply.text) == (413, f"The body has more than {MAX_BODY} bytes: {_WHY}")
-
-
-async def test_a_body_of_just_the_greatest_size_is_read(serve: Serve) -> None:
-    """8 MiB are taken, in one piece and in chunks."""
-    running = await serve(_default())
+    assert MAX_BODY == 8 << 20
+    assert by_length[::2] == (413, f"The body has {MAX_BODY + 1} bytes, more than {MAX_BODY} bytes: {why}".encode())
+    assert in_chunks[::2] == (413, f"The body has more than {MAX_BODY} bytes: {why}".encode())
     sent = refused_body().ljust(MAX_BODY)
-
-    async def chunks() -> AsyncIterator[bytes]:
-        for start in range(0, len(sent), _MIB):
-            yield sent[start : start + _MIB]
-
-    for data in (BytesIO(sent), chunks()):
-        reply = await running.post(data)
-        assert answer_of(reply.body)["status"]["message"] == REFUSAL
+    for data in (BytesIO(sent), _chunks(sent)):
+        assert answer_of((await running.post(data)).body)["status"]["message"] == REFUSAL
 
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
-async def test_a_rule_that_raises_refuses_where_it_fails_closed(serve: Serve, path: str) -> None:
-    """A rule with failure policy Fail that raises is an HTTP 200 that refuses, names the rule and its error's words."""
-    broken = Fixed(ValueError("no such gauge"), ValueError("no such gauge"))
-    running = await serve(served(rule(broken, policy="Fail")))
+async def test_a_rule_that_raises(serve: Serve, path: str) -> None:
+    """With failure policy Fail it refuses by its name and its error's words; with Ignore it is skipped with a warning.
 
-    reply = await running.post(body(pod()), path)
+    Others still count where nothing refuses.
+    """
+    broken = Fixed(ValueError("no such gauge"), ValueError("no such gauge"))
+    patch = {"op": "add", "path": "/metadata/annotations", "value": {}}
+    fine = rule(Fixed((), Mutation((patch,))), name="fine")
+    shut = await serve(served(rule(broken, policy="Fail")))
+    open_ = await serve(served(rule(broken, policy="Ignore"), fine))
+
+    refused, admitted = [answer_of((await running.post(body(pod()), path)).body) for running in (shut, open_)]
 
     message = (
         "Rule 'tidy' could not be evaluated (ValueError: no such gauge).\n"
         "It is set to refuse what it cannot judge. Try again; if it persists, tell the cluster's operators."
     )
-    assert reply.status == 200
-    assert answer_of(reply.body) == {
+    assert refused == {
         "uid": UID,
         "allowed": False,
         "status": {"message": message, "reason": "InternalError", "code": 500, "status": "Failure"},
         "auditAnnotations": {"tidy": "error: ValueError"},
     }
-
-
-@pytest.mark.parametrize("path", ["/mutate", "/validate"])
-async def test_a_rule_that_raises_warns_where_it_fails_open(serve: Serve, path: str) -> None:
-    """A rule with failure policy Ignore that raises lets the object in and says so in a warning; others still count."""
-    broken = Fixed(ValueError("no such gauge"), ValueError("no such gauge"))
-    patch = {"op": "add", "path": "/metadata/annotations", "value": {}}
-    fine = rule(Fixed((), Mutation((patch,))), name="fine")
-    running = await serve(served(rule(broken, policy="Ignore"), fine))
-
-    reply = await running.post(body(pod()), path)
-
-    answer = answer_of(reply.body)
-    assert reply.status == 200
-    assert (answer["allowed"], answer["auditAnnotations"]) == (
-        True,
-        {"tidy": "error: ValueError", "fine": "patch" if path == "/mutate" else "admit"},
-    )
-    assert answer["warnings"] == ["rule 'tidy' was skipped, it could not be evaluated: ValueError: no such gauge"]
-    assert ("patch" in answer) == (path == "/mutate")
+    changes = {"patch": admitted.get("patch"), "patchType": "JSONPatch"} if path == "/mutate" else {}
+    assert admitted == {
+        "uid": UID,
+        "allowed": True,
+        "auditAnnotations": {"tidy": "error: ValueError", "fine": "patch" if changes else "admit"},
+        "warnings": ["rule 'tidy' was skipped, it could not be evaluated: ValueError: no such gauge"],
+        **changes,
+    }
 
 
 async def test_many_reviews_on_one_connection_have_each_their_own_answer(serve: Serve) -> None:

@@ -205,16 +205,8 @@ _JUNK = st.recursive(
     max_leaves=5,
 )
 _FIELDS = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "metadata", "spec")
-_SPEC = [
-    "tolerations",
-    "containers",
-    "initContainers",
-    "volumes",
-    "resourceClaims",
-    "nodeSelector",
-    "affinity",
-    "template",
-]
+_CONTAINERS = ("containers", "initContainers", "volumes", "resourceClaims")
+_SPEC = (*_CONTAINERS, "tolerations", "nodeSelector", "affinity", "template")
 _PLACES = [*_FIELDS, *(f"spec.{field}" for field in _SPEC), *(f"spec.template.spec.{field}" for field in _SPEC[:-1])]
 
 

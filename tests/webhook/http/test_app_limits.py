@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from urllib.parse import quote
 
 import pytest
 from support.builders import pod
@@ -23,17 +24,16 @@ def _asking(directory: Directory) -> Served:
 @pytest.mark.parametrize(
     ("query", "seconds"),
     [
-        pytest.param("", 10.0, id="none-is-the-api-default"),
-        pytest.param("?timeout=5s", 5.0, id="seconds"),
-        pytest.param("?timeout=30s", 30.0, id="the-longest"),
-        pytest.param("?timeout=1.5s", 1.5, id="with-a-fraction"),
-        pytest.param("?timeout=2500ms", 2.5, id="milliseconds"),
-        pytest.param("?timeout=2m", 30.0, id="minutes-are-cut"),
-        pytest.param("?timeout=" + "9" * 12 + "s", 30.0, id="without-end-is-cut"),
+        ("", 10.0),
+        ("?timeout=5s", 5.0),
+        ("?timeout=1.5s", 1.5),
+        ("?timeout=2500ms", 2.5),
+        ("?timeout=2m", 30.0),
+        ("?timeout=999999999999s", 30.0),
     ],
 )
 async def test_the_callers_time_out_is_the_deadline(serve: Serve, query: str, seconds: float) -> None:
-    """What a look-up may take is the caller's time-out, the API server's longest at most, less a margin."""
+    """What a look-up may take is the caller's time-out, or the API's default, at most its longest, less a margin."""
     directory = Directory({"team": {}})
     running = await serve(_asking(directory))
 
@@ -45,27 +45,14 @@ async def test_the_callers_time_out_is_the_deadline(serve: Serve, query: str, se
     assert given == pytest.approx(seconds - MARGIN)
 
 
-@pytest.mark.parametrize(
-    ("written", "shown"),
-    [
-        ("", "''"),
-        ("10", "'10'"),
-        ("s", "'s'"),
-        ("-1s", "'-1s'"),
-        ("1h", "'1h'"),
-        ("1e3s", "'1e3s'"),
-        ("10s%0a", r"'10s\n'"),
-        ("ten", "'ten'"),
-        ("10S", "'10S'"),
-    ],
-)
-async def test_a_time_out_that_is_no_duration_is_refused(serve: Serve, written: str, shown: str) -> None:
+@pytest.mark.parametrize("written", ["", "10", "s", "-1s", "1h", "1e3s", "10s\n", "ten", "10S"])
+async def test_a_time_out_that_is_no_duration_is_refused(serve: Serve, written: str) -> None:
     """A `timeout` that cannot be read is 400, and shown as it was found."""
     running = await serve(served(rule()))
 
-    reply = await running.post(body(pod()), f"/validate?timeout={written}")
+    reply = await running.post(body(pod()), f"/validate?timeout={quote(written)}")
 
-    text = f"The query parameter timeout is {shown}; write a duration such as 10s.\n"
+    text = f"The query parameter timeout is {written!r}; write a duration such as 10s.\n"
     assert (reply.status, reply.text) == (400, text)
 
 

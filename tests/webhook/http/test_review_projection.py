@@ -31,12 +31,7 @@ def test_only_what_rules_read_is_decoded() -> None:
         "deletionTimestamp": "2026-03-01T00:00:00Z",
         "finalizers": ["x"],
     }
-    skipped = {
-        "managedFields": [{"manager": "kubectl"}],
-        "resourceVersion": "7",
-        "creationTimestamp": None,
-        "generation": 1,
-    }
+    skipped: Json = {"managedFields": [{"manager": "kubectl"}], "resourceVersion": "7", "generation": 1}
     obj = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}}
     sent = body(
         {**obj, "status": {"phase": "Pending"}, "metadata": {**skipped, **metadata}}, {**obj, "metadata": skipped}
@@ -97,33 +92,28 @@ def test_the_paths_that_are_decoded_are_those_that_were_asked_for(paths: list[st
     assert decoded.object == decoded.old_object == {"metadata": {"name": "trainer"}, **kept}
 
 
-@pytest.mark.parametrize("value", [None, {}, {"a": "b", "c": {"resources": [1]}}])
-def test_what_stands_for_a_list_is_kept(value: Any) -> None:
-    """Null or a map where a path has a list is decoded whole: an expression may mean either."""
-    decoder = Decoder(["spec.containers[*].resources"])
-    sent = {"metadata": {"name": "a", "managedFields": []}, "spec": {"containers": value, "volumes": []}, "status": 1}
-
-    assert decoder.decode(body(sent)).object == {"metadata": {"name": "a"}, "spec": {"containers": value}}
-
-
 @pytest.mark.parametrize(
-    "odd",
+    ("spec", "is_whole"),
     [
-        pytest.param({"spec": None}, id="a-parent-that-is-null"),
-        pytest.param({"spec": {"containers": "x"}}, id="a-list-that-is-a-text"),
-        pytest.param({"spec": {"containers": [{"resources": {}}, None, "x"]}}, id="items-of-other-types"),
-        pytest.param({"spec": {"roles": []}}, id="a-map-that-is-a-list"),
-        pytest.param({"spec": {"roles": {"a": None, "b": 1}}}, id="values-of-other-types"),
+        # Where a path has a list, an expression may mean a map as well.
+        pytest.param({"containers": None}, False, id="null-for-a-list"),
+        pytest.param({"containers": {"a": "b", "c": {"resources": [1]}}}, False, id="a-map-for-a-list"),
+        pytest.param(None, True, id="a-parent-that-is-null"),
+        pytest.param({"containers": "x"}, True, id="a-list-that-is-a-text"),
+        pytest.param({"containers": [{"resources": {}}, None, "x"]}, True, id="items-of-other-types"),
+        pytest.param({"roles": []}, True, id="a-map-that-is-a-list"),
+        pytest.param({"roles": {"a": None, "b": 1}}, True, id="values-of-other-types"),
     ],
 )
-def test_a_path_through_something_else_hands_over_all_of_it(odd: Json) -> None:
-    """An object that is not shaped as the paths say is decoded whole, the old one too: rules see what is odd."""
+def test_what_is_not_shaped_as_the_paths_say_is_handed_over(spec: Any, *, is_whole: bool) -> None:
+    """Rules see all of what is odd, where nothing else would do in the whole object, the old one too."""
     decoder = Decoder(["spec.containers[*].resources", "spec.roles.*.template"])
-    whole = {"metadata": {"managedFields": []}, **odd, "status": 1}
+    sent = {"metadata": {"name": "a", "managedFields": []}, "spec": spec, "status": 1}
 
-    decoded = decoder.decode(body(whole, _OBJECT))
+    decoded = decoder.decode(body(sent, _OBJECT))
 
-    assert (decoded.object, decoded.old_object) == (whole, _OBJECT)
+    assert decoded.object == (sent if is_whole else {"metadata": {"name": "a"}, "spec": spec})
+    assert (decoded.old_object == _OBJECT) is is_whole
 
 
 _TRAIN = {"group": "example.org", "kind": "Train", "templates": ["pods.*.template"], "nodeLabels": ["labels"]}
@@ -164,11 +154,15 @@ def test_a_label_at_any_place_is_decoded(group: str, kind: str, path: str) -> No
     assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "labels"))
 
 
-_GPU = {"limits": {"nvidia.com/gpu": 1}}
+_INIT = [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": 1}}}]
+_CLAIM = [{"name": "a", "resourceClaimName": "gpu"}]
 _EXISTS = [{"operator": "Exists"}]
-_ELSEWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["other"]}]}]}
-_AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _ELSEWHERE}}
+_MIRROR = {"annotations": {MIRROR_ANNOTATION: "x"}}
+_KUBELET = {"username": "system:node:n", "groups": ["system:nodes"]}
+_OTHER = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "In", "values": ["other"]}]}]}
+_AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _OTHER}}
 _LEFT, _PATCHED = {"tolerations": "admit"}, {"tolerations": "patch"}
+_SUNK, _ELSEWHERE = {**_LEFT, "sunk": "patch"}, {**_PATCHED, "sunk": "admit"}
 
 
 @pytest.mark.parametrize(
@@ -176,37 +170,19 @@ _LEFT, _PATCHED = {"tolerations": "admit"}, {"tolerations": "patch"}
     [
         pytest.param(pod(), _PATCHED, id="cpu-pod"),
         pytest.param(pod({"nvidia.com/gpu": 1}), _LEFT, id="gpu-pod"),
-        pytest.param(pod(initContainers=[{"name": "a", "resources": _GPU}]), _LEFT, id="gpu-init-container"),
-        pytest.param(pod(resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]), _LEFT, id="gpu-claim"),
+        pytest.param(pod(initContainers=_INIT), _LEFT, id="gpu-init-container"),
+        pytest.param(pod(resourceClaims=_CLAIM), _LEFT, id="gpu-claim"),
         pytest.param(pod(tolerations=_EXISTS), _LEFT, id="tolerating-pod"),
-        pytest.param(pod(metadata={"annotations": {MIRROR_ANNOTATION: "x"}}), _LEFT, id="mirror-pod"),
+        pytest.param(pod(metadata=_MIRROR), _LEFT, id="mirror-pod"),
         pytest.param(pod(metadata={"deletionTimestamp": "2026-03-01T00:00:00Z"}), _LEFT, id="pod-being-deleted"),
-        pytest.param(daemon_set(), {"tolerations": "patch", "sunk": "patch"}, id="cpu-daemonset"),
-        pytest.param(daemon_set({"amd.com/gpu": "1"}), {"tolerations": "admit", "sunk": "patch"}, id="gpu-daemonset"),
-        pytest.param(
-            daemon_set(initContainers=[{"name": "a", "resources": _GPU}]),
-            {"tolerations": "admit", "sunk": "patch"},
-            id="gpu-init-container-in-a-daemonset",
-        ),
-        pytest.param(
-            daemon_set(resourceClaims=[{"name": "a", "resourceClaimName": "gpu"}]),
-            {"tolerations": "admit", "sunk": "patch"},
-            id="gpu-claim-in-a-daemonset",
-        ),
-        pytest.param(
-            daemon_set(tolerations=_EXISTS), {"tolerations": "admit", "sunk": "admit"}, id="tolerating-daemonset"
-        ),
-        pytest.param(
-            daemon_set(nodeSelector={"pool": "other"}),
-            {"tolerations": "patch", "sunk": "admit"},
-            id="daemonset-elsewhere",
-        ),
-        pytest.param(
-            daemon_set(affinity=_AFFINITY),
-            {"tolerations": "patch", "sunk": "admit"},
-            id="daemonset-elsewhere-by-affinity",
-        ),
-        pytest.param(daemon_set(metadata=owner()), {"tolerations": "admit", "sunk": "admit"}, id="owned-daemonset"),
+        pytest.param(daemon_set(), {**_PATCHED, "sunk": "patch"}, id="cpu-daemonset"),
+        pytest.param(daemon_set({"amd.com/gpu": "1"}), _SUNK, id="gpu-daemonset"),
+        pytest.param(daemon_set(initContainers=_INIT), _SUNK, id="gpu-init-container-in-a-daemonset"),
+        pytest.param(daemon_set(resourceClaims=_CLAIM), _SUNK, id="gpu-claim-in-a-daemonset"),
+        pytest.param(daemon_set(tolerations=_EXISTS), {**_LEFT, "sunk": "admit"}, id="tolerating-daemonset"),
+        pytest.param(daemon_set(nodeSelector={"pool": "other"}), _ELSEWHERE, id="daemonset-elsewhere"),
+        pytest.param(daemon_set(affinity=_AFFINITY), _ELSEWHERE, id="daemonset-elsewhere-by-affinity"),
+        pytest.param(daemon_set(metadata=owner()), {**_LEFT, "sunk": "admit"}, id="owned-daemonset"),
     ],
 )
 def test_what_a_mutation_depends_on_is_decoded(obj: Json, verdicts: dict[str, str]) -> None:
@@ -220,44 +196,53 @@ def test_what_a_mutation_depends_on_is_decoded(obj: Json, verdicts: dict[str, st
     assert asdict(validate(part, _RULES, _FACTS)) == asdict(validate(whole, _RULES, _FACTS))
 
 
-@pytest.mark.parametrize(("node", "allowed"), [("n", True), ("other", False)])
-def test_what_tells_a_kubelets_own_pod_is_decoded(node: str, *, allowed: bool) -> None:
-    """A kubelet may mirror a static Pod that runs on its own Node, which the Pod's nodeName says."""
-    mirror = pod(labels=RESERVED, metadata={"annotations": {MIRROR_ANNOTATION: "x"}}, nodeName=node)
-    part, _ = _decoded(mirror, userInfo={"username": "system:node:n", "groups": ["system:nodes"]})
-
-    assert validate(part, _RULES, _FACTS, "labels").allowed is allowed
+_TAINTED = {"spec": {"taints": [{"key": "is_gpu", "effect": "PreferNoSchedule"}]}}
+_FINALIZED = {"spec": {"finalizers": ["kubernetes"]}}
+_THEIRS = {"ns.coreweave.cloud/org": "control-plane"}
+_TWICE = {"spec": {"levels": [{"nodeLabel": "example.org/rack"}, {"nodeLabel": "example.org/rack"}]}}
+_TOPOLOGIES = {"group": "kai.scheduler", "version": "v1alpha1", "resource": "topologies"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "labels"),
+    ("obj", "fields", "group", "verdict"),
     [
-        ("Node", {"taints": [{"key": "is_gpu", "effect": "PreferNoSchedule"}]}, {}),
-        ("Namespace", {"finalizers": ["kubernetes"]}, {"ns.coreweave.cloud/org": "control-plane"}),
+        pytest.param(
+            pod(labels=RESERVED, metadata=_MIRROR, nodeName="n"), {"userInfo": _KUBELET}, "labels", "admit", id="mirror"
+        ),
+        pytest.param(
+            pod(labels=RESERVED, metadata=_MIRROR, nodeName="other"),
+            {"userInfo": _KUBELET},
+            "labels",
+            "deny",
+            id="mirror-of-another-node",
+        ),
+        pytest.param(
+            resource("v1", "Node"), {"old": resource("v1", "Node", _TAINTED)}, "guard", "warn", id="taint-taken-away"
+        ),
+        pytest.param(
+            resource("v1", "Namespace", labels=_THEIRS),
+            {"old": resource("v1", "Namespace", _FINALIZED, labels=_THEIRS)},
+            "guard",
+            "warn",
+            id="finalizer-taken-away",
+        ),
+        pytest.param(
+            resource("kai.scheduler/v1alpha1", "Topology", _TWICE),
+            {"resource": _TOPOLOGIES, "namespace": ""},
+            "topologies",
+            "deny",
+            id="level-that-stands-twice",
+        ),
     ],
 )
-def test_what_the_guard_depends_on_is_decoded(kind: str, fields: Json, labels: dict[str, str]) -> None:
-    """Taints and finalizers are there, so that one that is taken away is seen."""
-    old = resource("v1", kind, {"spec": fields}, labels=labels)
-    part, whole = _decoded(resource("v1", kind, labels=labels), old=old)
+def test_what_a_verdict_depends_on_is_decoded(obj: Json, fields: Json, group: str, verdict: str) -> None:
+    """What the rules for labels, taints, finalizers and levels go by is there."""
+    part, whole = _decoded(obj, **fields)
 
-    answer = validate(part, _RULES, _FACTS, "guard")
+    answer = validate(part, _RULES, _FACTS, group)
 
-    assert [decision.verdict for decision in answer.decisions] == ["warn"]
-    assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "guard"))
-
-
-def test_what_judges_topologies_is_decoded() -> None:
-    """The levels of a Topology object are there, so that one that stands twice is seen."""
-    levels = [{"nodeLabel": "example.org/rack"}, {"nodeLabel": "example.org/rack"}]
-    topology = resource("kai.scheduler/v1alpha1", "Topology", {"spec": {"levels": levels}})
-    served = {"group": "kai.scheduler", "version": "v1alpha1", "resource": "topologies"}
-    part, whole = _decoded(topology, resource=served, namespace="")
-
-    answer = validate(part, _RULES, _FACTS, "topologies")
-
-    assert [decision.verdict for decision in answer.decisions] == ["deny"]
-    assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, "topologies"))
+    assert [decision.verdict for decision in answer.decisions] == [verdict]
+    assert asdict(answer) == asdict(validate(whole, _RULES, _FACTS, group))
 
 
 def test_every_path_that_rules_read_is_tried() -> None:

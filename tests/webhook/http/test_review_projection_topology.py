@@ -1,6 +1,6 @@
 """What the topology rule reads in objects of each kind is decoded: its answer is the one for the whole object."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -151,29 +151,23 @@ _JOB = resource("batch/v1", "Job", {"spec": {"template": {"spec": pod_spec({"nvi
 _REQUIRED_RACK = {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}}}
 
 
-class _Gangs:
-    """Notes the gangs for which room is looked for. Each has room."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._seen: list[Gang] = []
-        monkeypatch.setattr("policies.topology.choice.shortfall", self._note)
-
-    def of(self, asked: AdmissionRequest) -> list[Gang]:
-        """The gangs of a request."""
-        self._seen = []
-        # Rules keep what they know for as long as the Nodes are the same tuple.
-        nodes = (Node("n1", {"node.coreweave.cloud/rack": "r1"}, (), (("nvidia.com/gpu", 8000),)),)
-        validate(asked, _RULES, replace(_FACTS, cluster_nodes=nodes), _GROUP)
-        return self._seen
-
-    def _note(self, _: object, gang: Gang) -> None:
-        self._seen.append(gang)
+_Gangs = Callable[[AdmissionRequest], list[Gang]]
 
 
 @pytest.fixture
 def gangs(monkeypatch: pytest.MonkeyPatch) -> _Gangs:
-    """What room is looked for."""
-    return _Gangs(monkeypatch)
+    """The gangs of a request for which room is looked for. Each has room."""
+    seen: list[Gang] = []
+    monkeypatch.setattr("policies.topology.choice.shortfall", lambda _, gang: seen.append(gang))
+
+    def of(asked: AdmissionRequest) -> list[Gang]:
+        seen.clear()
+        # Rules keep what they know for as long as the Nodes are the same tuple.
+        nodes = (Node("n1", {"node.coreweave.cloud/rack": "r1"}, (), (("nvidia.com/gpu", 8000),)),)
+        validate(asked, _RULES, replace(_FACTS, cluster_nodes=nodes), _GROUP)
+        return [*seen]
+
+    return of
 
 
 @pytest.mark.parametrize("spec", [{"parallelism": 2}, {"completions": 1}], ids=["parallelism", "completions"])
@@ -182,7 +176,7 @@ def test_how_many_pods_a_job_has_is_decoded(spec: Json, gangs: _Gangs) -> None:
     three: Json = merged(_JOB, _REQUIRED_RACK, {"status": {}, "spec": {"parallelism": 3, "completions": 3}})
     part, whole = _decoded(_RULES, merged(three, {"spec": spec}))
 
-    assert gangs.of(part) == gangs.of(whole) != gangs.of(replace(whole, object=three))
+    assert gangs(part) == gangs(whole) != gangs(replace(whole, object=three))
 
 
 # What decides beside the placement where the Pods of a template fit, by its path.
@@ -232,7 +226,7 @@ def test_what_a_gang_asks_for_is_decoded(row: Workload, path: str, gangs: _Gangs
                 obj = _put(obj, _at(pattern[:depth]), {"replicas": 2, "parallelism": 3, "completions": 4, "size": 5})
 
     part, whole = _decoded(_RULES, obj)
-    assert gangs.of(part) == gangs.of(whole)
+    assert gangs(part) == gangs(whole)
 
 
 def test_what_lets_a_job_be_changed_is_decoded() -> None:
@@ -250,22 +244,16 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     jobs = {"spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"}
     jobs |= {"spec.schedulingConstraints", "spec.activeDeadlineSeconds", "spec.runPolicy"}
     jobs |= {_below(job, "spec.activeDeadlineSeconds") for row in _ROWS for job in row.jobs}
-    demanded = {_within(row, pattern, path) for row in _ROWS for pattern in row.templates for path in _DEMANDED}
-    alone = {
-        _within(row, pattern, path)
-        for row in _ROWS
-        for pattern in row.templates
-        if _beside(row, pattern) is None
-        for path in _ACCELERATED
-    }
-
-    # What other schedulers are told, which is read whole, and the containers that stand beside a template.
-    whole = {*schemes.READS}
-    whole |= {render(place) for row in _ROWS for _, place in row.containers}
-    told = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
+    templates = [(row, pattern) for row in _ROWS for pattern in row.templates]
+    demanded = {_within(row, pattern, path) for row, pattern in templates for path in _DEMANDED}
+    lone = [(row, pattern) for row, pattern in templates if _beside(row, pattern) is None]
+    alone = {_within(row, pattern, path) for row, pattern in lone for path in _ACCELERATED}
+    # What other schedulers read, which is read whole, and the containers that stand beside a template.
+    whole = {*schemes.READS, *(render(place) for row in _ROWS for _, place in row.containers)}
+    selecting = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 
     assert _RULES.reads("validate", _GROUP) == {
         *(case.path for case in _cases()),
-        *(alone | jobs | demanded | whole | told),
+        *(alone | jobs | demanded | whole | selecting),
         *_counted(),
     }

@@ -90,25 +90,48 @@ def test_a_patch_is_logged_without_its_values() -> None:
     assert "is_cpu_compute" not in str(event)
 
 
+_BAD = (violation(),)
+_PASSED = PolicyException("moving", ("tidy", "sunk"), "new house", TODAY)
+
+
 @pytest.mark.parametrize(
-    ("decisions", "level"),
+    ("decisions", "level", "told"),
     [
-        ([], "debug"),
-        ([Decision("tidy", "admit")], "debug"),
-        ([Decision("tidy", "patch")], "debug"),
-        ([Decision("tidy", "audit", (violation(),))], "debug"),
-        ([Decision("tidy", "deny", (violation(),))], "info"),
-        ([Decision("tidy", "warn", (violation(),))], "info"),
-        ([Decision("tidy", "excepted", (violation(),))], "info"),
-        ([Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Fail"))], "info"),
-        ([Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Ignore"))], "debug"),
-        ([Decision("labels", "admit"), Decision("tidy", "deny", (violation(),))], "info"),
+        pytest.param([], "debug", {}, id="no-rule"),
+        pytest.param([Decision("tidy", "admit")], "debug", {}, id="admit"),
+        pytest.param([Decision("tidy", "patch")], "debug", {}, id="patch"),
+        pytest.param([Decision("tidy", "audit", _BAD)], "debug", {}, id="audit"),
+        pytest.param([Decision("labels", "admit"), Decision("tidy", "deny", _BAD)], "info", {}, id="deny"),
+        pytest.param([Decision("tidy", "warn", _BAD)], "info", {}, id="warn"),
+        pytest.param(
+            [Decision("tidy", "excepted", _BAD, exception=_PASSED), Decision("sunk", "admit", exception=_PASSED)],
+            "info",
+            {"exceptions": {"tidy": "moving"}},
+            id="excepted",
+        ),
+        pytest.param(
+            [Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Fail"))],
+            "info",
+            {"errors": ["ValueError('x')"]},
+            id="error",
+        ),
+        pytest.param(
+            [Decision("tidy", "error", failure=RuleFailure(ValueError("x"), "Ignore"))],
+            "debug",
+            {"errors": ["ValueError('x')"]},
+            id="ignored-error",
+        ),
     ],
-    ids=["no-rule", "admit", "patch", "audit", "deny", "warn", "excepted", "error", "ignored-error", "one-of-two"],
 )
-def test_what_is_admitted_is_logged_at_debug_only(decisions: list[Decision], level: str) -> None:
-    """Ordinary admissions are for debugging; a refusal, a warning, an exception or a failure is news."""
-    assert _logged(Answer(tuple(decisions)))["log_level"] == level
+def test_what_is_admitted_is_logged_at_debug_only(decisions: list[Decision], level: str, told: Json) -> None:
+    """Ordinary admissions are for debugging; a refusal, a warning, an exception or a failure is news, with its reason.
+
+    Nothing is said of an exception that has ended.
+    """
+    event = _logged(Answer(tuple(decisions)))
+
+    assert event["log_level"] == level
+    assert {key: event[key] for key in ("exceptions", "errors") if event[key]} == told
 
 
 def test_a_skipped_rule_is_told_once_a_minute() -> None:
@@ -132,40 +155,15 @@ def test_a_skipped_rule_is_told_once_a_minute() -> None:
     assert _SECRET not in str(events)
 
 
-def test_an_exception_is_logged_by_its_name() -> None:
-    """The line says for each rule which exception the request passed by, and nothing of one that has ended."""
-    exception = PolicyException("moving", ("tidy", "sunk"), "new house", TODAY)
-    passed = Decision("tidy", "excepted", (violation(),), exception=exception)
-    event = _logged(Answer((passed, Decision("sunk", "warn", (violation(),), exception=exception))))
-
-    assert (event["exceptions"], event["log_level"]) == ({"tidy": "moving"}, "info")
-
-
-def test_a_failure_is_logged_with_its_error() -> None:
-    """A rule that failed leaves its error's type and words in the line."""
-    event = _logged(Answer((Decision("tidy", "error", failure=RuleFailure(ValueError("no gauge"), "Ignore")),)))
-
-    assert (event["allowed"], event["decisions"], event["errors"]) == (
-        True,
-        {"tidy": ["error"]},
-        ["ValueError('no gauge')"],
-    )
-
-
 @pytest.mark.parametrize(
     ("asked", "resource", "name"),
     [
-        pytest.param(request(pod()), "pods", "trainer", id="core"),
-        pytest.param(request(pod(), sub_resource="status"), "pods/status", "trainer", id="subresource"),
-        pytest.param(request(deployment(), sub_resource="scale"), "apps/deployments/scale", "trainer", id="group"),
-        pytest.param(
-            request({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "train-"}}),
-            "pods",
-            "train-…",
-            id="generated",
-        ),
-        pytest.param(request(None, old=pod(), name="trainer"), "pods", "trainer", id="delete"),
+        (request(pod(), sub_resource="status"), "pods/status", "trainer"),
+        (request(deployment(), sub_resource="scale"), "apps/deployments/scale", "trainer"),
+        (request({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "train-"}}), "pods", "train-…"),
+        (request(None, old=pod(), name="trainer"), "pods", "trainer"),
     ],
+    ids=["core", "group", "generated", "delete"],
 )
 def test_a_resource_is_named(asked: Any, resource: str, name: str) -> None:
     """Group, resource and subresource are one word, and a name that is still to be made shows its beginning."""
@@ -252,23 +250,18 @@ def test_the_form_follows_the_setting(form: Any, stream: _Stream, *, terminal: b
     assert "of note" in line
 
 
-@pytest.mark.parametrize(
-    ("level", "shown"),
-    [
-        ("debug", ["debug", "info", "warning", "error"]),
-        ("info", ["info", "warning", "error"]),
-        ("warning", ["warning", "error"]),
-        ("error", ["error"]),
-    ],
-)
-def test_the_level_is_the_least_that_is_shown(level: LogLevel, shown: list[str], stream: _Stream) -> None:
+_LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
+
+
+@pytest.mark.parametrize("level", _LEVELS)
+def test_the_level_is_the_least_that_is_shown(level: LogLevel, stream: _Stream) -> None:
     """Lines below the level of the setting are left out."""
     logs.configure(level, "json", stream)
     log = structlog.get_logger()
-    for name in ("debug", "info", "warning", "error"):
+    for name in _LEVELS:
         getattr(log, name)("x")
 
-    assert [json.loads(line)["level"] for line in stream.lines] == shown
+    assert tuple(json.loads(line)["level"] for line in stream.lines) == _LEVELS[_LEVELS.index(level) :]
 
 
 def test_what_libraries_log_is_json_too(stream: _Stream) -> None:
@@ -305,80 +298,61 @@ def test_an_event_is_logged_once_in_a_while() -> None:
     ]
 
 
-def _told(lost: int) -> str:
-    return f"{lost} lost"
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, Sink]]:
+    """The reading end of a pipe, and what writes to the other one without waiting."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    yield reading, Sink(writing, "{} lost".format)
+    os.close(reading)
+    os.close(writing)
 
 
-def test_a_full_pipe_loses_lines_and_says_how_many() -> None:
+def test_a_full_pipe_loses_lines_and_says_how_many(pipe: tuple[int, Sink]) -> None:
     """Nobody waits for a reader; once there is one, a line says how many were lost, and the next is whole again."""
-    reading, writing = os.pipe()
-    try:
-        written = Sink(writing, _told)
-        os.set_blocking(writing, False)
-        filled = 0
-        while filled >= 0:
-            try:
-                filled += os.write(writing, b"." * 4096)
-            except BlockingIOError:
-                break
-        written.write("one\n")
-        written.write("two\n")
-        assert os.read(reading, filled) == b"." * filled
-        written.write("three\n")
-        written.write("four\n")
-        assert os.read(reading, filled) == b"2 lost\nthree\nfour\n"
-    finally:
-        os.close(reading)
-        os.close(writing)
+    reading, written = pipe
+    full = 1 << 20
+    written.write("." * full)
+    filled = os.read(reading, full)
+    os.set_blocking(reading, False)
+    written.write("." * full)
+    written.write("one\n")
+    written.write("two\n")
+    assert os.read(reading, full) == filled
+    written.write("three\n")
+    written.write("four\n")
+
+    assert os.read(reading, full) == b"\n2 lost\nthree\nfour\n"
 
 
-def test_a_line_that_was_torn_is_ended() -> None:
+def test_a_line_that_was_torn_is_ended(pipe: tuple[int, Sink]) -> None:
     """Of a line that is too long for what room there is, a part is written; the next line does not continue it."""
-    reading, writing = os.pipe()
-    try:
-        written = Sink(writing, _told)
-        written.write(f"{'x' * 1_000_000}\n")
-        torn = os.read(reading, 1_000_000)
-        written.write("next\n")
-        rest = os.read(reading, 1_000_000)
-    finally:
-        os.close(reading)
-        os.close(writing)
+    reading, written = pipe
+    written.write(f"{'x' * 1_000_000}\n")
+    torn = os.read(reading, 1_000_000)
+    written.write("next\n")
 
     assert set(torn) == {ord("x")}
-    assert rest == b"\n1 lost\nnext\n"
+    assert os.read(reading, 1_000_000) == b"\n1 lost\nnext\n"
 
 
-def test_a_full_disk_is_no_failure() -> None:
-    """A write that fails is a line that is lost."""
-    with Path("/dev/full").open("wb") as file:
-        Sink(file.fileno(), _told).write("one\n")
+def test_of_many_lines_those_are_lost_that_were_not_written(pipe: tuple[int, Sink]) -> None:
+    """Of lines that come together, those count as lost that found no room, the torn one among them, each once."""
+    reading, written = pipe
+    written.write("x" * 99 + "\n")
+    written.write(100 * ("y" * 9_999 + "\n"))
+    lost = written.take_lost()
+
+    assert os.read(reading, 1_000_000).count(b"\n") + lost == 101
+    assert written.take_lost() == 0
+    written.write("one\ntwo\n")
+    assert os.read(reading, 1_000_000) == f"\n{lost} lost\none\ntwo\n".encode()
 
 
-def test_long_lines_and_unpaired_surrogates_are_written_whole(tmp_path: Path) -> None:
-    """Whatever its length and its characters, a line that fits is written as it is."""
-    with (tmp_path / "log").open("wb") as file:
-        Sink(file.fileno(), _told).write(f"{'é' * 10_000}\ud800\n")
+def test_files(tmp_path: Path) -> None:
+    """Whatever its length and its characters, a line that fits is written as it is; one on a full disk is just lost."""
+    for path in (tmp_path / "log", Path("/dev/full")):
+        with path.open("wb") as file:
+            Sink(file.fileno(), str).write(f"{'é' * 10_000}\ud800\n")
 
     assert (tmp_path / "log").read_bytes() == "é".encode() * 10_000 + b"\\ud800\n"
-
-
-def test_of_many_lines_those_are_lost_that_were_not_written() -> None:
-    """Of lines that come together, those count as lost that found no room, the torn one among them, each once."""
-    reading, writing = os.pipe()
-    try:
-        written = Sink(writing, _told)
-        written.write("x" * 99 + "\n")
-        written.write(100 * ("y" * 9_999 + "\n"))
-        lost = written.take_lost()
-        read = os.read(reading, 1_000_000)
-        again = written.take_lost()
-        written.write("one\ntwo\n")
-        rest = os.read(reading, 1_000_000)
-    finally:
-        os.close(reading)
-        os.close(writing)
-
-    assert read.count(b"\n") + lost == 101
-    assert again == 0
-    assert rest == f"\n{lost} lost\none\ntwo\n".encode()

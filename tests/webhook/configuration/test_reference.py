@@ -32,7 +32,7 @@ def test_the_page_shows_the_reference() -> None:
 def _keys(model: type[BaseModel], at: str = "") -> Iterator[tuple[str, str]]:
     """Every key of a model and the models in it, with its description."""
     for field in model.model_fields.values():
-        yield f"{at}{field.alias}", str(field.description)
+        yield f"{at}{field.alias}", field.description or f"no description of {at}{field.alias}"
         for inner in _models(field.annotation):
             yield from _keys(inner, f"{at}{field.alias}.")
 
@@ -46,14 +46,12 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def test_every_key_is_explained() -> None:
     """Each key stands in the reference behind its own description, those of list entries too."""
-    words = " ".join(line.strip().lstrip("# ") for line in reference().splitlines())
     lines = [line.strip().lstrip("# ") for line in reference().splitlines()]
 
     for key, description in _keys(Settings):
         name = key.rpartition(".")[2]
-        assert description != "None", f"{key} has no description"
         assert any(line == f"{name}:" or line.startswith(f"{name}: ") for line in lines), key
-        assert " ".join(description.split()) in words, key
+        assert " ".join(description.split()) in " ".join(lines), key
 
 
 def test_lists_in_lists_are_explained() -> None:
@@ -77,15 +75,12 @@ def test_every_key_outside_lists_stands_with_its_default() -> None:
     """The keys are in the order of the settings, sections and all, each with the value that it has without a file."""
     values = Settings().model_dump(mode="json", by_alias=True, exclude_defaults=False)
 
-    found = yaml.safe_load(reference())
-    assert list(found) == list(values)
-    assert {name: list(section) for name, section in found.items() if isinstance(section, dict)} == {
-        name: list(section) for name, section in values.items() if isinstance(section, dict)
-    }
+    def keys(sections: Any) -> list[Any]:
+        return [(name, list(section) if isinstance(section, dict) else ()) for name, section in sections.items()]
+
+    assert keys(yaml.safe_load(reference())) == keys(values)
 
 
 def test_lines_are_short() -> None:
     """The reference can be read without scrolling sideways."""
-    too_long = [line for line in reference().splitlines() if len(line) > WIDTH]
-
-    assert [line for line in too_long if line.lstrip().startswith("#")] == []
+    assert [line for line in reference().splitlines() if line.lstrip()[:1] == "#" and len(line) > WIDTH] == []

@@ -21,22 +21,14 @@ def _settings(**sections: dict[str, Any]) -> Settings:
     return Settings.model_validate({key: APART.get(key, {}) | sections.get(key, {}) for key in APART | sections})
 
 
-def test_a_replica_has_no_part_in_what_is_shared() -> None:
-    """Neither the CA nor the registration is a replica's; its files are."""
-    replica = of_replica(_settings())
+def test_what_is_shared_is_manages_and_files_are_replicas() -> None:
+    """Neither the CA nor the registration is a replica's, and none of the files of replicas is manage's."""
+    settings = _settings()
+    shared = {"tls": {**APART["tls"], "secret": ""}, "registration": {}}
+    files = {"tls": {"secret": "ca"}}
 
-    assert (replica.tls.secret, replica.tls.cert_file, replica.tls.client_ca_file) == ("", "tls/tls.crt", "clients.crt")
-    registration = replica.registration
-    assert (registration.apply, registration.ca_only, registration.owner) == (False, False, "")
-
-
-def test_manage_serves_nothing() -> None:
-    """The files of replicas are not manage's; CA and registration are."""
-    manager = of_manager(_settings())
-
-    assert manager.tls.secret == "ca"
-    assert (manager.tls.cert_file, manager.tls.key_file, manager.tls.client_ca_file) == ("", "", "")
-    assert (manager.registration.apply, manager.registration.owner) == (True, "role")
+    assert of_replica(settings) == Settings.model_validate({**APART, **shared})
+    assert of_manager(settings) == Settings.model_validate({**APART, **files})
 
 
 def test_without_manage_a_replica_does_everything() -> None:

@@ -44,13 +44,12 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("halls.yaml").write_text(_FILE, encoding="utf-8")
 
 
-def _settings(**topology: Any) -> Settings:
-    return Settings.model_validate({"topology": topology, "selectors": {"action": "off"}})
+def _settings(*, workloads: Any = (), **topology: Any) -> Settings:
+    return Settings.model_validate({"topology": topology, "workloads": workloads, "selectors": {"action": "off"}})
 
 
-def _rule(name: str = "topology", *, workloads: Any = (), **topology: Any) -> Rule:
-    settings = Settings.model_validate({"topology": topology, "workloads": workloads, "selectors": {"action": "off"}})
-    (found,) = (rule for rule in rules.build(settings).rules if rule.name == name)
+def _rule(name: str = "topology", **settings: Any) -> Rule:
+    (found,) = (rule for rule in rules.build(_settings(**settings)).rules if rule.name == name)
     return found
 
 
@@ -91,56 +90,49 @@ def test_a_topology_that_is_defined_twice_alike_is_one() -> None:
     )
 
 
-_POOL = {"matchLabels": {"a": "c"}}
+_OWN = "topology.topologies[{}] of the configuration"
 _APART = (
-    'topology "halls" is defined twice, with different node requirements or pools: topology.topologies[0] of the '
-    "configuration; topology.topologies[1] of the configuration, and topology.topologies[2] of the configuration. Keep "
-    "one of them."
+    f'topology "halls" is defined twice, with different node requirements or pools: {_OWN.format(0)}; '
+    f"{_OWN.format(1)}, and {_OWN.format(2)}. Keep one of them."
 )
 _TWICE = 'topology "{}" is defined twice, with different levels: {}; and {}. Keep one.'
+_GCP = (
+    "built in (topology.kubernetes.io/zone, cloud.google.com/gce-topology-block, "
+    "cloud.google.com/gce-topology-subblock, cloud.google.com/gce-topology-host, kubernetes.io/hostname)"
+)
+
+
+def _levels(name: str, *levels: str) -> Json:
+    return {"name": name, "levels": levels}
 
 
 @pytest.mark.parametrize(
     ("settings", "errors"),
     [
         pytest.param(
-            {"topologies": [{"name": "gcp", "levels": ["example.org/hall"]}]},
-            [
-                _TWICE.format(
-                    "gcp",
-                    "topology.topologies[0] of the configuration (example.org/hall)",
-                    "built in (topology.kubernetes.io/zone, cloud.google.com/gce-topology-block, "
-                    "cloud.google.com/gce-topology-subblock, cloud.google.com/gce-topology-host, "
-                    "kubernetes.io/hostname)",
-                )
-            ],
+            {"topologies": [_levels("gcp", "a.org/y")]},
+            [_TWICE.format("gcp", f"{_OWN.format(0)} (a.org/y)", _GCP)],
             id="with-a-built-in-one",
         ),
         pytest.param(
-            {"topologies": [{"name": "halls", "levels": ["example.org/hall"]}], "files": ["halls.yaml"]},
+            {"topologies": [_levels("halls", "a.org/y")], "files": ["halls.yaml"]},
             [
                 _TWICE.format(
-                    "halls",
-                    "topology.topologies[0] of the configuration (example.org/hall)",
-                    "halls.yaml:1 (example.org/site, example.org/hall)",
+                    "halls", f"{_OWN.format(0)} (a.org/y)", "halls.yaml:1 (example.org/site, example.org/hall)"
                 )
             ],
             id="with-a-file",
         ),
         pytest.param(
-            {"topologies": [{"name": name, "levels": [f"{x}.org/y"]} for x in "ab" for name in ("one", "two")]},
+            {"topologies": [_levels(name, f"{x}.org/y") for x in "ab" for name in ("one", "two")]},
             [
-                _TWICE.format(
-                    name,
-                    f"topology.topologies[{index}] of the configuration (a.org/y)",
-                    f"topology.topologies[{index + 2}] of the configuration (b.org/y)",
-                )
-                for index, name in enumerate(("one", "two"))
+                _TWICE.format("one", f"{_OWN.format(0)} (a.org/y)", f"{_OWN.format(2)} (b.org/y)"),
+                _TWICE.format("two", f"{_OWN.format(1)} (a.org/y)", f"{_OWN.format(3)} (b.org/y)"),
             ],
             id="two-clashes-within-the-configuration",
         ),
         pytest.param(
-            {"topologies": [_HALLS, {**_HALLS, "pool": {"matchLabels": {"a": "b"}}}, {**_HALLS, "pool": _POOL}]},
+            {"topologies": [_HALLS, *({**_HALLS, "pool": {"matchLabels": {"a": value}}} for value in "bc")]},
             [_APART],
             id="for-different-nodes",
         ),
@@ -254,57 +246,43 @@ def test_configured_workloads_are_asked_about() -> None:
         assert "['example.org/Train']" in hook.conditions[0].expression
 
 
-@pytest.mark.parametrize(
-    ("action", "unapplied", "verdict", "policy"),
-    [
-        ("deny", "warn", "deny", "Ignore"),
-        ("deny", "deny", "deny", "Fail"),
-        ("warn", "deny", "warn", "Ignore"),
-        ("warn", "warn", "warn", "Ignore"),
-        ("audit", "deny", "audit", "Ignore"),
-        ("audit", "warn", "audit", "Ignore"),
-    ],
-)
-def test_an_action_decides_what_a_wrong_placement_leads_to(
-    action: str, unapplied: str, verdict: str, policy: FailurePolicy
-) -> None:
+@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
+@pytest.mark.parametrize("unapplied", ["deny", "warn"])
+def test_an_action_decides_what_a_wrong_placement_leads_to(action: str, unapplied: str) -> None:
     """The same placement is refused, warned of or only written down; the rule fails closed where it refuses all."""
+    policy: FailurePolicy = "Fail" if (action, unapplied) == ("deny", "deny") else "Ignore"
     settings = {"action": action, "unapplied": unapplied}
     asked = request(deployment(metadata=_NO_RACK))
 
     answer = validate(asked, rules.build(_settings(**settings)), _FACTS, POLICY_GROUPS[policy])
 
-    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology": verdict}
+    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology": action}
     hooks = _hooks(_rule(**settings))
     assert (hooks["mutate"].failure_policy, hooks["validate"].failure_policy) == ("Ignore", policy)
 
 
 @pytest.mark.parametrize(
-    ("action", "policy"),
-    [pytest.param("deny", "Fail"), pytest.param("warn", "Ignore"), pytest.param("audit", "Ignore")],
+    ("action", "deletion", "verdict", "policy"),
+    [
+        ("deny", "deny", "deny", "Fail"),
+        ("deny", "warn", "warn", "Ignore"),
+        ("deny", "audit", "audit", "Ignore"),
+        ("warn", "deny", "warn", "Ignore"),
+        ("deny", "off", "", "Ignore"),
+    ],
 )
-def test_an_action_decides_what_a_deletion_leads_to(action: str, policy: str) -> None:
+def test_what_a_deletion_leads_to(action: str, deletion: str, verdict: str, policy: str) -> None:
     """Deleting a topology that workloads name is refused, warned of or only written down, and fails accordingly."""
-    gone = resource("kueue.x-k8s.io/v1beta1", "Topology", name="halls")
-    asked = request(old=gone, resource="topologies", namespace="")
+    settings = {"action": action, "deletion": deletion}
+    asked = request(
+        old=resource("kueue.x-k8s.io/v1beta1", "Topology", name="halls"), resource="topologies", namespace=""
+    )
     facts = StaticFacts(TODAY, naming={"halls": References(("Job default/train",))})
 
-    answer = validate(asked, rules.build(_settings(deletion=action)), facts)
+    answer = validate(asked, rules.build(_settings(**settings)), facts)
 
-    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology-objects": action}
-    assert [hook.failure_policy for hook in _rule("topology-objects", deletion=action).hooks] == [policy]
-
-
-@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
-def test_topology_objects_count_while_annotations_are_looked_at(action: str) -> None:
-    """Where annotations are left alone, nobody is held up for the topologies that they name either."""
-    for settings, names in (
-        ({"deletion": action}, {"topology", "topology-objects"}),
-        ({"deletion": action, "action": "off"}, set()),
-        ({"deletion": "off", "action": action}, {"topology", "topology-objects"}),
-    ):
-        found = {rule.name for rule in rules.build(_settings(**settings)).rules}
-        assert found - {"labels", "guard", "tolerations", "sunk"} == names
+    assert [(one.rule, one.verdict) for one in answer.decisions] == [("topology-objects", verdict)] * bool(verdict)
+    assert [hook.failure_policy for hook in _rule("topology-objects", **settings).hooks] == [policy]
 
 
 @pytest.mark.parametrize(
@@ -315,11 +293,6 @@ def test_topology_objects_count_while_annotations_are_looked_at(action: str) -> 
         pytest.param({"topology": "coreweave", "preferred": ""}, ["topology-is-mentioned"], id="a-topology-alone"),
         pytest.param({"topology": "coreweave"}, [], id="the-lowest-level"),
         pytest.param({"topology": "coreweave", "preferred": "rack"}, [], id="a-level"),
-        pytest.param(
-            {"topology": "coreweave", "namespaceSelector": {"matchLabels": {"tier": "gold"}}},
-            [],
-            id="in-some-namespaces",
-        ),
     ],
 )
 def test_a_default_placement_is_asked_about_everywhere(default: Json, conditions: list[str]) -> None:

@@ -75,13 +75,12 @@ def _rules(*texts: str, **settings: Any) -> RuleSet:
 
 def _webhooks(ruleset: RuleSet) -> dict[str, Json]:
     """The entries, by path and first part of the name."""
-    found = configurations(
-        ruleset, Client(b"", "https://x"), name="cks", own_namespace="cks-admission", timeouts=Timeouts(5, 3, 1)
-    )
+    client, timeouts = Client(b"", "https://x"), Timeouts(5, 3, 1)
+    found = configurations(ruleset, client, name="cks", own_namespace="cks-admission", timeouts=timeouts)
+    webhooks = [webhook for configuration in found for webhook in configuration["webhooks"]]
     return {
         f"{webhook['clientConfig']['url'].removeprefix('https://x')} {webhook['name'].partition('.')[0]}": webhook
-        for configuration in found
-        for webhook in configuration["webhooks"]
+        for webhook in webhooks
     }
 
 
@@ -206,11 +205,10 @@ def test_what_the_essential_part_is_asked_about() -> None:
 
 def test_namespaces_themselves() -> None:
     """The part for system Namespaces is asked about these, which no selector of Namespaced objects would choose."""
-    webhooks = _webhooks(_rules(_policy("all", "['*/*']")))
+    *others, last = _webhooks(_rules(_policy("all", "['*/*']")))["/validate/policies system-policies"]["rules"]
 
-    told = webhooks["/validate/policies system-policies"]["rules"]
-    assert {rule["scope"] for rule in told[:-1]} == {"Namespaced"}
-    assert (told[-1]["apiGroups"], told[-1]["resources"], told[-1]["scope"]) == ([""], ["namespaces/*"], "Cluster")
+    assert {rule["scope"] for rule in others} == {"Namespaced"}
+    assert (last["apiGroups"], last["resources"], last["scope"]) == ([""], ["namespaces/*"], "Cluster")
 
 
 def test_namespaces_of_operators_and_of_the_control_plane() -> None:
@@ -231,7 +229,6 @@ _GROUPS = ("system:nodes", "system:authenticated")
     ("asked", "denied"),
     [
         pytest.param(request(pod(), namespace="team"), ["all"], id="elsewhere"),
-        pytest.param(request(pod(), namespace="kube-system"), ["all"], id="system-namespace"),
         pytest.param(request(deployment(), namespace="kube-system"), ["all"], id="derived-for-templates"),
         pytest.param(request(pod(), namespace="cks-admission"), [], id="the-services-own"),
         pytest.param(request(_KUBE_SYSTEM), ["all"], id="the-namespace-itself"),
@@ -248,37 +245,27 @@ def test_built_in_rules() -> None:
     """They refuse and change in system Namespaces as everywhere."""
     ruleset = _rules(**_REFUSING)
 
-    def told(obj: Json, namespace: str) -> tuple[list[str], list[str]]:
-        asked = request(obj, namespace=namespace)
-        changed = [
-            decision.rule for decision in mutate(asked, ruleset, _FACTS).decisions if decision.verdict == "patch"
-        ]
-        return _denied(asked, ruleset), changed
-
-    assert {namespace: told(pod(labels=RESERVED), namespace) for namespace in ("team", "kube-system")} == {
-        namespace: (["labels", "tolerations"], ["tolerations"]) for namespace in ("team", "kube-system")
-    }
-    assert [told(daemon_set(), namespace)[0] for namespace in ("team", "kube-system")] == [["tolerations"]] * 2
-
-
-def _received(obj: Json) -> Json:
-    """An object as the API server sends it."""
-    schema = built_in(kind_of(obj))
-    assert schema is not None
-    return received(obj, schema)
+    for namespace in ("team", "kube-system"):
+        asked = request(pod(labels=RESERVED), namespace=namespace)
+        changed = [one.rule for one in mutate(asked, ruleset, _FACTS).decisions if one.verdict == "patch"]
+        assert (_denied(asked, ruleset), changed) == (["labels", "tolerations"], ["tolerations"])
+        assert _denied(request(daemon_set(), namespace=namespace), ruleset) == ["tolerations"]
 
 
 def test_mutating_policies() -> None:
     """They change objects in system Namespaces, and nothing of the service's own."""
     ruleset = _rules(_CHANGE, tolerations={"action": "off"})
-    change = ({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},)
+    schema = built_in(kind_of(pod()))
+    assert schema is not None
+    sent = received(pod(), schema)  # as the API server sends it
 
-    found = [
-        mutate(request(_received(pod()), namespace=name), ruleset, _FACTS).operations
+    found = {
+        name: mutate(request(sent, namespace=name), ruleset, _FACTS).operations
         for name in ("team", "kube-system", "cks-admission")
-    ]
+    }
 
-    assert found == [change, change, ()]
+    change = ({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},)
+    assert found == {"team": change, "kube-system": change, "cks-admission": ()}
 
 
 def test_what_cannot_be_judged() -> None:

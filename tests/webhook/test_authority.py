@@ -17,12 +17,15 @@ from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
 from support.api.fakeapi import status
 from support.api.guardedapi import GuardedApi
+from support.builders import Json
 from support.patience import until
+from support.service.installation import kubeconfig
 
 from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.material import Bundle, issued_by, load_certificates
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
-from webhook.authority import SETTLED_SECONDS, Issuance, StoredAuthority, Trust, TrustWatch, is_registered, trusted
+from webhook.authority import SETTLED_SECONDS as _SETTLED
+from webhook.authority import Issuance, StoredAuthority, TrustWatch, is_registered, trusted
 from webhook.certificates import by_all
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.webhooks import WatchState
@@ -32,17 +35,13 @@ from webhook.metrics import Metrics
 
 _AUTHORITY, _LATER = (new_authority(datetime(2026, 3, 1, tzinfo=UTC)).certificate for _ in range(2))
 _OLD, _NEW = (Bundle((each,)).pem for each in (_AUTHORITY, _LATER))
-_START = 1000.0
 
 
 def _watch(*bundles: bytes) -> WatchState:
     """A configuration with an entry for each bundle, and one of somebody else."""
-    entries: list[dict[str, Any]] = [
-        {
-            "name": f"{number}.cks-admission.dev",
-            "clientConfig": {"caBundle": base64.b64encode(bundle).decode()} if bundle else {},
-        }
-        for number, bundle in enumerate(bundles)
+    configs = [{"caBundle": base64.b64encode(bundle).decode()} if bundle else {} for bundle in bundles]
+    entries: list[Json] = [
+        {"name": f"{number}.cks-admission.dev", "clientConfig": config} for number, config in enumerate(configs)
     ]
     entries.append({"name": "theirs.example.org", "clientConfig": {}})
     return WatchState(synced=True, current={"ValidatingWebhookConfiguration": {"webhooks": entries}})
@@ -55,12 +54,7 @@ _EMPTY, _FIRST, _BOTH = _watch(b""), _watch(_OLD), _watch(_OLD + _NEW)
     ("looks", "answers"),
     [
         pytest.param(
-            [
-                (_AUTHORITY, _EMPTY, 0),
-                (_AUTHORITY, _FIRST, 1),
-                (_AUTHORITY, _FIRST, SETTLED_SECONDS),
-                (_AUTHORITY, _FIRST, SETTLED_SECONDS + 1),
-            ],
+            [(_AUTHORITY, _EMPTY, 0), *((_AUTHORITY, _FIRST, seconds) for seconds in (1, _SETTLED, _SETTLED + 1))],
             [False, False, False, True],
             id="one-that-comes-has-to-settle",
         ),
@@ -70,12 +64,7 @@ _EMPTY, _FIRST, _BOTH = _watch(b""), _watch(_OLD), _watch(_OLD + _NEW)
             id="one-that-goes-has-to-settle-anew",
         ),
         pytest.param(
-            [
-                (_AUTHORITY, _BOTH, 0),
-                (_LATER, _BOTH, 0),
-                (_LATER, _BOTH, SETTLED_SECONDS),
-                (_AUTHORITY, _BOTH, SETTLED_SECONDS),
-            ],
+            [(one, _BOTH, seconds) for seconds in (0, _SETTLED) for one in (_AUTHORITY, _LATER)],
             [True, False, True, True],
             id="a-later-one-has-to-settle-even-if-it-is-there",
         ),
@@ -91,12 +80,15 @@ def test_a_ca_is_known_once_api_servers_had_time(
     looks: list[tuple[Certificate, WatchState, float]], answers: list[bool]
 ) -> None:
     """API servers hear of a CA at their own times, so it counts only after it has been there for some seconds."""
-    trust, settled = Trust(), []
-    for authority, watch, seconds in looks:
-        trust = trust.observed(authority, watch, _START + seconds)
-        settled.append(trust.settled(authority))
+    webhooks: Any = SimpleNamespace(state=None)
+    now = 0.0
+    knows = TrustWatch(webhooks, lambda: now)
+    found = []
+    for authority, webhooks.state, seconds in looks:
+        now = 1000.0 + seconds
+        found.append(knows(authority))
 
-    assert settled == answers
+    assert found == answers
 
 
 @pytest.mark.parametrize(
@@ -115,26 +107,6 @@ def test_a_ca_is_registered_once_every_entry_has_it(bundles: list[bytes], *, reg
     assert is_registered(_LATER, _watch(*bundles)) is registered
 
 
-class _Webhooks:
-    """What is known of the webhook configurations, which the test changes."""
-
-    state = _EMPTY
-
-
-def test_the_configurations_are_asked_each_time() -> None:
-    """What was known before is remembered between two looks."""
-    webhooks: Any = _Webhooks()
-    now = _START
-    knows = TrustWatch(webhooks, lambda: now)
-    answers = [knows(_AUTHORITY)]
-    webhooks.state = _FIRST
-    answers.append(knows(_AUTHORITY))
-    now += SETTLED_SECONDS
-    answers.append(knows(_AUTHORITY))
-
-    assert answers == [False, False, True]
-
-
 @pytest.mark.parametrize(
     ("registration", "is_asked"),
     [
@@ -147,7 +119,7 @@ def test_the_configurations_are_asked_each_time() -> None:
 )
 def test_the_configurations_are_asked_where_they_can_tell(registration: dict[str, Any], *, is_asked: bool) -> None:
     """Where another CA is written there, as that of a proxy, waiting for the service's own would never end."""
-    webhooks: Any = _Webhooks()
+    webhooks: Any = SimpleNamespace(state=_EMPTY)
     found = trusted(Registration.model_validate(registration), webhooks)
 
     assert (isinstance(found, TrustWatch), found is by_all) == (is_asked, not is_asked)
@@ -184,16 +156,12 @@ def _reasons(entries: Sequence[Any], event: str = "certificate") -> list[str]:
     return [entry["reason"] for entry in entries if entry["event"] == event]
 
 
-def _leader() -> Any:
-    return SimpleNamespace(leading=True, holder="me")
-
-
 class Managing:
     """A process that manages, what clients know, and what replicas show."""
 
     def __init__(self, world: World, stores: Sequence[SecretStore]) -> None:
         self.world = world
-        self.leader = _leader()
+        self.leader: Any = SimpleNamespace(leading=True, holder="me")
         self.known: set[Certificate] | None = None
         self.shown: list[Certificate | None] = []
         self.metrics = Metrics("manage")
@@ -253,16 +221,10 @@ async def managing(world: World) -> AsyncIterator[Managing]:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     """An API server without a Secret."""
     async with GuardedApi() as server:
-        kubeconfig = tmp_path / "kubeconfig"
-        config: dict[str, Any] = {
-            "current-context": "fake",
-            "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
-            "clusters": [{"name": "fake", "cluster": {"server": server.url}}],
-            "users": [{"name": "me", "user": {"token": "my-token"}}],
-        }
-        kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+        file = tmp_path / "kubeconfig"
+        file.write_text(yaml.safe_dump(kubeconfig(server.url)), encoding="utf-8")
         server.put(SECRETS, {"metadata": {"name": "another"}})
-        api = await connect(str(kubeconfig), in_cluster=False)
+        api = await connect(str(file), in_cluster=False)
         yield World(server, api)
         await api.close()
 
@@ -285,16 +247,13 @@ async def test_the_first_turn(world: World) -> None:
 async def test_it_is_renewed_at_half_of_its_life(world: World) -> None:
     """Before that it stays; afterwards there is another one by the same CA."""
     async with managing(world) as manage:
-        await manage.turn()
-        first = manage.leaf
-        world.now = START + DAY
-        await manage.turn()
-        kept = manage.leaf
-        world.now = START + 2 * DAY
-        await manage.turn()
+        leaves = []
+        for days in range(3):
+            world.now = START + days * DAY
+            await manage.turn()
+            leaves.append(manage.leaf)
 
-        assert kept == first
-        assert manage.leaf != first
+        assert leaves[0] == leaves[1] != leaves[2]
         assert issued_by(manage.leaf.certificate, manage.authority)
 
 
@@ -311,21 +270,15 @@ async def test_a_rotation_goes_step_by_step(world: World) -> None:
         assert (manage.bundle, first == bridge) == ({old, new}, False)
 
         manage.known = {old, new}
-        manage.shown = [bridge.certificate, None]
-        await manage.turn()
-        silent = manage.bundle
-        manage.shown = [bridge.certificate, first.certificate]
-        await manage.turn()
-        behind = manage.bundle
-        manage.shown = []
-        await manage.turn()
-        nobody = manage.bundle
+        for other in ([None], [first.certificate], []):  # a replica that is silent, one that is behind, none at all
+            manage.shown = [bridge.certificate, *other] if other else []
+            await manage.turn()
+            assert manage.bundle == {old, new}
         manage.shown = [bridge.certificate, bridge.certificate]
         with capture_logs() as logged:
             await manage.turn()
 
         assert issued_by(bridge.certificate, new)
-        assert silent == behind == nobody == {old, new}
         assert manage.bundle == {new}
         assert set(Bundle.from_pem(world.stored[BUNDLE])) == {new}
         assert _reasons(logged) == [
@@ -411,20 +364,15 @@ def _overtaken(world: World) -> None:
 
 
 _GONE = "Secret cks/ca is gone, and is made again; the CAs that it held are trusted until they expire"
-_CUT_CERT = "block 1 (line 1) begins a CERTIFICATE and has no END line: it was cut off"
-_CUT_KEY = "block 1 (line 1) begins a PRIVATE KEY and has no END line: it was cut off"
+_CUT = "was renewed: {} is damaged: block 1 (line 1) begins a {} and has no END line: it was cut off"
 _THEIRS = "Secret cks/ca is not what its name is reserved for: ca.crt: it holds CN=Their CA, issued by CN=Their CA"
 _EMPTY_FILES = [f"{name} was renewed: {name} is damaged: it is empty" for name in (CA_CERT, BUNDLE)]
 _FAULTS: dict[str, tuple[Callable[[World], None], list[str], bool]] = {
     "deleted": (lambda world: world.server.delete(SECRETS, "ca"), [_GONE, "ca.crt was made: there was none"], True),
-    "certificate cut off": (_cut(CA_CERT, 200), [f"ca.crt was renewed: ca.crt is damaged: {_CUT_CERT}"], True),
-    "key cut off": (_cut(CA_KEY, 60), [f"ca.crt was renewed: ca.key is damaged: {_CUT_KEY}"], True),
+    "certificate cut off": (_cut(CA_CERT, 200), [f"ca.crt {_CUT.format(CA_CERT, 'CERTIFICATE')}"], True),
+    "key cut off": (_cut(CA_KEY, 60), [f"ca.crt {_CUT.format(CA_KEY, 'PRIVATE KEY')}"], True),
     "key missing": (lambda world: world.store({CA_KEY: None}), ["ca.crt was renewed: ca.key is missing"], True),
-    "bundle cut off": (
-        _cut(BUNDLE, 200),
-        [f"ca-bundle.crt was renewed: ca-bundle.crt is damaged: {_CUT_CERT}"],
-        False,
-    ),
+    "bundle cut off": (_cut(BUNDLE, 200), [f"ca-bundle.crt {_CUT.format(BUNDLE, 'CERTIFICATE')}"], False),
     "no base64": (_undecodable, _EMPTY_FILES, True),
     "somebody else's": (
         _foreign,

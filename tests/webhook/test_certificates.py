@@ -73,39 +73,24 @@ def test_half_a_pair_is_a_mistake_in_the_settings(only: str) -> None:
 
 
 def test_files_are_served(tmp_path: Path, pairs: list[Leaf]) -> None:
-    """The pair in the files is served from the start, its expiry is a metric, and it is no CA bundle of our own."""
-    followed = _Followed(tmp_path)
-    followed.write(pairs[0], pairs[0])
+    """The pair in the files is served from the start, and a new one once both have changed, which the log says once.
 
-    followed.certificates.start()
-
-    assert followed.served == pairs[0]
-    assert followed.expiry == pairs[0].not_after.timestamp()
-    assert followed.certificates.unready() == []
-    assert followed.certificates.ca_bundle == b""
-
-
-def test_a_new_pair_is_served(tmp_path: Path, pairs: list[Leaf]) -> None:
-    """When both files have changed, new connections are shown the new pair, and the log says so once."""
+    Its expiry is a metric, and it is no CA bundle of our own.
+    """
     followed = _Followed(tmp_path)
     followed.write(pairs[0], pairs[0])
     followed.certificates.start()
+    assert (followed.served, followed.expiry) == (pairs[0], pairs[0].not_after.timestamp())
 
     followed.write(pairs[1], pairs[1])
     with capture_logs() as logged:
         followed.look()
         followed.look()
 
-    assert followed.served == pairs[1]
-    assert followed.expiry == pairs[1].not_after.timestamp()
-    assert logged == [
-        {
-            "event": "certificate served",
-            "log_level": "info",
-            "fingerprint": pairs[1].fingerprint,
-            "expires": str(pairs[1].not_after),
-        }
-    ]
+    assert (followed.served, followed.expiry) == (pairs[1], pairs[1].not_after.timestamp())
+    assert (followed.certificates.unready(), followed.certificates.ca_bundle) == ([], b"")
+    fields = {"fingerprint": pairs[1].fingerprint, "expires": str(pairs[1].not_after)}
+    assert logged == [{"event": "certificate served", "log_level": "info", **fields}]
 
 
 def test_a_pair_that_does_not_match_is_kept_out(tmp_path: Path, pairs: list[Leaf]) -> None:
@@ -128,100 +113,90 @@ def test_a_pair_that_does_not_match_is_kept_out(tmp_path: Path, pairs: list[Leaf
     assert followed.served == pairs[1]
 
 
-def _own(directory: Path, *names: str) -> Certificates:
-    return Certificates(Tls(directory=str(directory), names=names or ("localhost",)), Metrics())
+class _Own:
+    """Certificates of the service's own, which are served."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.now = _NOW
+        tls = Tls(directory=str(directory), names=("localhost",))
+        self.certificates = Certificates(tls, Metrics(), now=lambda: self.now)
+        self.certificates.start()
+
+    @property
+    def served(self) -> Leaf | None:
+        """What is shown."""
+        return self.certificates.serving.leaf
+
+    def lose(self) -> None:
+        """Delete CA and leaf, so that others are made."""
+        for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
+            (self.directory / name).unlink()
 
 
-def test_a_new_pair_of_its_own_is_served_when_it_is_installed(tmp_path: Path) -> None:
-    """A look finds what is new without serving it, so that the API server can be told of a new CA first."""
-    certificates = _own(tmp_path)
-    certificates.start()
-    before = certificates.serving.leaf
-    for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
-        (tmp_path / name).unlink()
+def test_a_new_authority_waits_until_clients_know_it(tmp_path: Path) -> None:
+    """A look finds what is new without serving it, and it waits for clients as long as what is served is good."""
+    own = _Own(tmp_path)
+    before = own.served
+    own.lose()
+    told: list[x509.Certificate] = []
 
-    certificates.look()
-    looked, bundle = certificates.serving.leaf, certificates.ca_bundle
-    certificates.install()
+    own.certificates.look()
+    looked, bundle = own.served, own.certificates.ca_bundle
+    own.certificates.install(told.__contains__)
+    waiting, ready = own.served, own.certificates.unready()
+    told.append(x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()))
+    own.certificates.install(told.__contains__)
 
-    assert looked == before
     assert bundle == (tmp_path / "ca-bundle.crt").read_bytes()
     assert bundle.count(b"BEGIN CERTIFICATE") == 2
-    assert certificates.serving.leaf not in (before, None)
+    assert (looked, waiting, ready) == (before, before, [])
+    assert own.served not in (before, None)
+    assert own.certificates.unready() == []
 
 
 def test_trouble_with_its_own_directory_changes_nothing(tmp_path: Path) -> None:
     """What cannot be renewed is logged, and the pair before it goes on."""
-    certificates = _own(tmp_path)
-    certificates.start()
-    before = certificates.serving.leaf
+    own = _Own(tmp_path)
+    before = own.served
     (tmp_path / "tls.crt").write_text("somebody else's\n", encoding="utf-8")
 
     with capture_logs() as logged:
-        certificates.look()
-        certificates.install()
+        own.certificates.look()
+        own.certificates.install()
 
-    assert certificates.serving.leaf == before
+    assert own.served == before
     assert [(entry["event"], entry["log_level"]) for entry in logged] == [("certificate not renewed", "error")]
-    assert certificates.unready() == []
-
-
-def test_a_new_authority_waits_until_clients_know_it(tmp_path: Path) -> None:
-    """A leaf of a CA that clients have not been told of waits as long as what is served is good."""
-    now = _NOW
-    told: list[x509.Certificate] = []
-    certificates = Certificates(Tls(directory=str(tmp_path), names=("localhost",)), Metrics(), now=lambda: now)
-    certificates.start()
-    before = certificates.serving.leaf
-    for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
-        (tmp_path / name).unlink()
-
-    def shown() -> Leaf | None:
-        certificates.look()
-        certificates.install(told.__contains__)
-        return certificates.serving.leaf
-
-    waiting, ready = shown(), certificates.unready()
-    told.append(x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()))
-    after = shown()
-
-    assert (waiting, ready) == (before, [])
-    assert after not in (before, None)
-    assert certificates.unready() == []
+    assert own.certificates.unready() == []
 
 
 def test_what_is_over_is_not_served_on(tmp_path: Path) -> None:
     """Once the old leaf has expired the new one is shown though clients do not know it; readiness says so."""
-    now = _NOW
-    certificates = Certificates(Tls(directory=str(tmp_path), names=("localhost",)), Metrics(), now=lambda: now)
-    certificates.start()
-    for name in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
-        (tmp_path / name).unlink()
-    now += timedelta(days=8)
+    own = _Own(tmp_path)
+    own.lose()
+    own.now += timedelta(days=8)
 
-    certificates.look()
-    expired = certificates.unready()
-    certificates.install(lambda _: False)
-    unknown = certificates.unready()
-    certificates.install()
+    own.certificates.look()
+    expired = own.certificates.unready()
+    own.certificates.install(lambda _: False)
+    unknown = own.certificates.unready()
+    own.certificates.install()
 
     assert expired == [f"the served certificate expired on {moment(_NOW + LEAF_LIFETIME)}"]
     assert unknown == ["clients do not know the CA of the served certificate yet"]
-    assert certificates.unready() == []
+    assert own.certificates.unready() == []
 
 
-class _Clients:
-    """Certificates that ask callers for one of the CAs in a file."""
-
-    def __init__(self, directory: Path) -> None:
-        self.file = directory / "clients.crt"
-        self.certificates = Certificates(_tls(directory=directory / "own", clientCaFile=self.file), Metrics())
+def _for_clients(directory: Path) -> tuple[Path, Certificates]:
+    """Certificates that ask callers for one of the CAs in a file, and the file."""
+    file = directory / "clients.crt"
+    return file, Certificates(_tls(directory=directory / "own", clientCaFile=file), Metrics())
 
 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (None, "does not exist"),
+        (None, " does not exist"),
         (b"", ": it is empty"),
         (b"notes\n", ": it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"),
     ],
@@ -229,40 +204,36 @@ class _Clients:
 )
 def test_authorities_of_clients_have_to_be_there(content: bytes | None, problem: str, tmp_path: Path) -> None:
     """Without them at start nobody could be let in, or everybody: it is an error that names setting and file."""
-    clients = _Clients(tmp_path)
+    file, certificates = _for_clients(tmp_path)
     if content is not None:
-        clients.file.write_bytes(content)
+        file.write_bytes(content)
 
     with pytest.raises(StoreError) as raised:
-        clients.certificates.start()
+        certificates.start()
 
-    assert str(raised.value) == f"tls.clientCaFile: {clients.file}{' ' if content is None else ''}{problem}"
-    assert clients.certificates.serving.leaf is None
+    assert str(raised.value) == f"tls.clientCaFile: {file}{problem}"
+    assert certificates.serving.leaf is None
 
 
 def test_authorities_of_clients_are_followed(tmp_path: Path, authority: Authority) -> None:
     """A new file counts at the next look; one that cannot be used is said once, and the one before it goes on."""
     other = new_authority(_NOW, name="Their CA")
-    clients = _Clients(tmp_path)
-    clients.file.write_bytes(authority.cert_pem)
+    file, certificates = _for_clients(tmp_path)
+    file.write_bytes(authority.cert_pem)
 
     with capture_logs() as logged:
-        clients.certificates.start()
-        clients.file.write_bytes(b"")
+        certificates.start()
+        file.write_bytes(b"")
         for _ in range(3):
-            clients.certificates.look()
-        clients.file.write_bytes(authority.cert_pem + other.cert_pem)
-        clients.certificates.look()
+            certificates.look()
+        file.write_bytes(authority.cert_pem + other.cert_pem)
+        certificates.look()
 
-    about = [entry for entry in logged if not entry["event"].startswith("certificate")]
-    assert about == [
-        {"event": "client certificates required", "log_level": "info", "authorities": ["CN=cks-admission CA"]},
-        {"event": "CAs of clients refused", "log_level": "warning", "reason": f"{clients.file}: it is empty"},
-        {
-            "event": "client certificates required",
-            "log_level": "info",
-            "authorities": ["CN=cks-admission CA", "CN=Their CA"],
-        },
+    required = {"event": "client certificates required", "log_level": "info"}
+    assert [entry for entry in logged if not entry["event"].startswith("certificate")] == [
+        {**required, "authorities": ["CN=cks-admission CA"]},
+        {"event": "CAs of clients refused", "log_level": "warning", "reason": f"{file}: it is empty"},
+        {**required, "authorities": ["CN=cks-admission CA", "CN=Their CA"]},
     ]
-    assert clients.certificates.serving.context.verify_mode == ssl.CERT_REQUIRED
-    assert clients.certificates.unready() == []
+    assert certificates.serving.context.verify_mode == ssl.CERT_REQUIRED
+    assert certificates.unready() == []

@@ -79,7 +79,7 @@ async def _metric(service: Service, name: str) -> float:
 
 async def _serves(service: Service) -> None:
     """The guard answers on a new connection, and the process is alive."""
-    async with connected(await service.port(), service.context()) as wire:
+    async with service.connection() as wire:
         reply = await wire.call(_GUARDED, "/validate/labels")
     assert answer_of(reply.body)["allowed"] is False
     assert (await service.ask("/livez")).status == 200

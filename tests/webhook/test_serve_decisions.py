@@ -11,7 +11,6 @@ from support.patience import PATIENCE
 from support.policies.changed import Case, Sets, cases, policy, written
 from support.service.commands import run
 from support.service.processes import Service, replace
-from support.service.wire import connected
 
 _EVERYTHING = [{"verdicts": ["admit", "patch", "deny", "warn", "audit", "excepted", "error"]}]
 
@@ -34,7 +33,7 @@ async def _judged(service: Service) -> int:
 async def _ask(service: Service, asked: list[Case]) -> None:
     """Send the reviews over one connection, and wait until the shadow policies have had their say."""
     before = await _judged(service)
-    async with connected(await service.port(), service.context()) as wire:
+    async with service.connection() as wire:
         for case in asked:
             assert (await wire.call(case.review, path="/validate/policies")).status == 200
     async with asyncio.timeout(PATIENCE):
@@ -96,7 +95,7 @@ async def test_by_default_refusals_are_recorded_without_content(tmp_path: Path) 
     sets, log = written(tmp_path), tmp_path / "decisions.jsonl"
     refused, warned = Case(1, "web", has_tier=True), Case(2, "webx", has_tier=False)
     async with Service(tmp_path, "--policies", str(sets.old), "--decision-log", str(log)) as service:
-        async with connected(await service.port(), service.context()) as wire:
+        async with service.connection() as wire:
             for case in (refused, warned):
                 await wire.call(case.review, path="/validate/policies")
         service.signal(signal.SIGTERM)
@@ -174,7 +173,7 @@ async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     sets, log = written(tmp_path), tmp_path / "directory"
     log.mkdir()
     async with Service(tmp_path, "--policies", str(sets.old), "--decision-log", str(log)) as service:
-        async with connected(await service.port(), service.context()) as wire:
+        async with service.connection() as wire:
             assert (await wire.call(Case(1, "web", has_tier=True).review)).status == 200
         lost = await service.event("decision log lost")
         assert lost["reason"] == "records cannot be written: Is a directory"

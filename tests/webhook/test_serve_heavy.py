@@ -10,7 +10,6 @@ from support.builders import Json, pod
 from support.patience import PATIENCE
 from support.service.processes import Service
 from support.service.reviews import RESERVED, answer_of, body
-from support.service.wire import connected
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -50,21 +49,18 @@ def _config_map(keys: int) -> bytes:
         "metadata": {"name": "many", "namespace": "default"},
         "data": {f"key-{number:04}": "x" for number in range(keys)},
     }
-    resource = {"group": "", "version": "v1", "resource": "configmaps"}
-    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
-    return body(obj, resource=resource, kind=kind, namespace="default")
+    return body(obj)
 
 
 async def _heavy(service: Service, sent: bytes, seconds: float = 30) -> Json:
-    async with connected(await service.port(), service.context()) as wire:
-        return answer_of((await wire.call(sent, path=f"/validate/policies?timeout={seconds}s")).body)
+    return await service.answer(sent, f"/validate/policies?timeout={seconds}s")
 
 
 async def _guard(service: Service, ending: asyncio.Event) -> list[float]:
     """Ask the guard until the end; the seconds of each refusal."""
     seconds = []
     sent = body(pod(labels=RESERVED))
-    async with connected(await service.port(), service.context()) as wire:
+    async with service.connection() as wire:
         while not ending.is_set():
             began = time.perf_counter()
             answer = answer_of((await wire.call(sent, path="/validate/labels")).body)

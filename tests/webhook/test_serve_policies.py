@@ -9,8 +9,7 @@ from support.builders import Json, pod
 from support.patience import until
 from support.service.commands import start
 from support.service.processes import Service, replace
-from support.service.reviews import answer_of, body
-from support.service.wire import connected
+from support.service.reviews import body
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -28,6 +27,7 @@ spec: {policyName: NAME, validationActions: [Deny]}
 """
 _ENDS_IN_X = "object.metadata.name.endsWith('x')"
 _BROKEN = "object.metadata.name.endsWidth('x')"
+_DENIED = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
 _WHY = (
     "{file}:7:61: spec.validations[0].expression: undeclared reference to 'endsWidth' (in container '')\n"
     "object.metadata.name.endsWidth('x')\n"
@@ -42,8 +42,7 @@ def _write(file: Path, expression: str, name: str = "names") -> None:
 
 async def _refusal(service: Service, path: str = "/validate") -> str:
     """What a Pod called web is told; empty where it is admitted."""
-    async with connected(await service.port(), service.context()) as wire:
-        answer = answer_of((await wire.call(body(pod(metadata={"name": "web"})), path=path)).body)
+    answer = await service.answer(body(pod(metadata={"name": "web"})), path)
     return str(answer.get("status", {}).get("message", ""))
 
 
@@ -52,16 +51,10 @@ async def test_a_directory_of_policies(tmp_path: Path) -> None:
     policies = tmp_path / "policies"
     policies.mkdir()
     _write(policies / "names.yaml", _ENDS_IN_X)
-    denied = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
     async with Service(tmp_path, "--policies", str(policies)) as service:
-        first = (await service.event("policies loaded"), await _refusal(service))
-        assert {key: first[0][key] for key in ("policies", "added", "removed", "changed")} == {
-            "policies": 1,
-            "added": ["names"],
-            "removed": [],
-            "changed": [],
-        }
-        assert first[1].splitlines()[0] == denied
+        loaded = await service.event("policies loaded")
+        assert [loaded[key] for key in ("policies", "added", "removed", "changed")] == [1, ["names"], [], []]
+        assert (await _refusal(service)).splitlines()[0] == _DENIED
 
         _write(policies / "names.yaml", _BROKEN)
         refused = await service.event("policies refused")
@@ -71,7 +64,7 @@ async def test_a_directory_of_policies(tmp_path: Path) -> None:
         note = f"ok\n- policies: {policies}: refused, what was loaded before stays in force:\n{indent(why, '  ')}\n"
         assert (ready.status, ready.body.decode()) == (200, note)
         assert b"\ncks_admission_policies_refused 1.0\n" in (await service.ask("/metrics")).body
-        assert (await _refusal(service)).splitlines()[0] == denied
+        assert (await _refusal(service)).splitlines()[0] == _DENIED
 
         _write(policies / "names.yaml", "true")
         _write(policies / "more.yaml", _ENDS_IN_X, name="more")
@@ -87,25 +80,16 @@ async def test_a_directory_of_policies(tmp_path: Path) -> None:
 
 
 async def test_paths_of_policies(tmp_path: Path) -> None:
-    """The API server asks under a path of their own, which is there as long as a policy may come."""
-    _write(tmp_path / "names.yaml", _ENDS_IN_X)
-    async with Service(tmp_path, "--policies", str(tmp_path / "names.yaml")) as service:
-        assert (await _refusal(service, "/validate/policies")).startswith("ValidatingAdmissionPolicy 'names'")
-        assert await _refusal(service, "/validate/policies-ignore") == ""
-        assert await _refusal(service, "/mutate/policies") == ""
-        assert await _refusal(service, "/validate/labels") == ""
-
-
-async def test_policies_do_not_depend_on_the_built_in_rules(tmp_path: Path) -> None:
-    """With every built-in rule off the policies are still in force."""
+    """The API server asks under a path of their own, which is there as long as a policy may come, whatever is off."""
     _write(tmp_path / "names.yaml", _ENDS_IN_X)
     off: Json = {rule: {"action": "off"} for rule in ("labels", "topology", "tolerations", "sunk", "selectors")}
     off["guard"] = {"namespaces": "off", "taints": "off"}
     async with Service(tmp_path, "--policies", str(tmp_path / "names.yaml"), **off) as service:
-        serving = await service.event("serving")
-
-        assert serving["rules"] == ["names"]
-        assert (await _refusal(service)).startswith("ValidatingAdmissionPolicy 'names'")
+        assert (await service.event("serving"))["rules"] == ["names"]
+        for path in ("/validate", "/validate/policies"):
+            assert (await _refusal(service, path)).splitlines()[0] == _DENIED
+        for path in ("/validate/policies-ignore", "/mutate/policies", "/validate/labels"):
+            assert await _refusal(service, path) == ""
 
 
 @pytest.mark.parametrize(
@@ -145,5 +129,4 @@ async def test_topologies_that_are_spoilt_meanwhile(tmp_path: Path) -> None:
         _write(policies, _ENDS_IN_X)
         await until(lambda: any(event.get("changed") == ["names"] for event in service.events))
 
-        denied = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
-        assert (await _refusal(service)).splitlines()[0] == denied
+        assert (await _refusal(service)).splitlines()[0] == _DENIED

@@ -9,7 +9,7 @@ from support.patience import PATIENCE, until
 from support.service.processes import Service, free_port
 from support.service.receiver import receiving
 from support.service.reviews import UID, body, refused_body
-from support.service.wire import JSON, connected
+from support.service.wire import JSON
 
 _TRACE, _PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 _SENT = JSON + f"traceparent: 00-{_TRACE}-{_PARENT}-01\r\n".encode()
@@ -30,7 +30,7 @@ async def test_a_trace_goes_on_with_the_span_of_the_caller(tmp_path: Path) -> No
     async with receiving() as receiver:
         tracing = {"endpoint": receiver.address, "share": 0, "ruleSeconds": 0}
         async with Service(tmp_path, tracing=tracing) as service:
-            async with connected(await service.port(), service.context()) as wire:
+            async with service.connection() as wire:
                 for headers in (_UNSAMPLED, JSON, _SENT):
                     assert (await wire.call(refused_body(), "/validate/labels", headers)).status == 200
             await until(lambda: bool(receiver.spans))
@@ -65,7 +65,7 @@ async def test_reviews_in_a_child_process_are_traced(tmp_path: Path) -> None:
         receiving() as receiver,
         Service(tmp_path, tracing={"endpoint": receiver.address, "share": 1}) as service,
     ):
-        async with connected(await service.port(), service.context()) as wire:
+        async with service.connection() as wire:
             large = body(pod(annotations={"large": "x" * _LARGE}))
             assert (await wire.call(large, "/validate/labels")).status == 200
         await _counted(service, "sent")
@@ -85,7 +85,7 @@ async def test_a_receiver_that_is_down_keeps_nobody_waiting(tmp_path: Path) -> N
     """Reviews are answered, one line says that traces are lost, and they are counted."""
     with free_port() as port:
         async with Service(tmp_path, tracing={"endpoint": f"http://127.0.0.1:{port}", "share": 1}) as service:
-            async with connected(await service.port(), service.context()) as wire:
+            async with service.connection() as wire:
                 assert (await wire.call(refused_body())).status == 200
             lost = await service.event("traces lost")
             await _counted(service, "lost")

@@ -197,29 +197,29 @@ def test_tenants_that_flood_keep_nobody_else_out(floods: int, patience: float) -
     assert virtualtime.run(scenario()) == (True, 0)
 
 
-@pytest.mark.parametrize("others", range(1, 8))
-def test_tenants_that_begin_at_once_share_their_time(others: int) -> None:
-    """Who comes behind others that have used nothing yet, too, has a turn before its time is over."""
+_PERSON = ("person", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("reviews", "answered"),
+    [
+        *(([*((f"flood-{n}", 60.0) for n in range(others)), _PERSON], ["person"]) for others in range(1, 8)),
+        pytest.param([(f"team-{n}", 0.4) for n in range(10)], [f"team-{n}" for n in range(10)], id="quick-ones"),
+        pytest.param([("team", 2.0)] * 2, ["team"] * 2, id="a-tenant-alone"),
+    ],
+)
+def test_tenants_that_begin_at_once_share_their_time(reviews: list[tuple[str, float]], answered: list[str]) -> None:
+    """Who comes behind others that have used nothing yet, too, has a turn before its time is over.
+
+    Those who take less than their shares lose none, and no turn ends for a further review of the same tenant.
+    """
 
     async def scenario() -> Counter[str]:
         cloud = _Cloud()
-        await asyncio.gather(
-            *(cloud.review(f"flood-{number}", 60.0) for number in range(others)), cloud.review("person", 0.5)
-        )
+        await asyncio.gather(*(cloud.review(*review) for review in reviews))
         return cloud.answered
 
-    assert virtualtime.run(scenario()) == Counter(["person"])
-
-
-def test_many_quick_ones_are_all_answered() -> None:
-    """Ten namespaces whose reviews take less than their shares lose none."""
-
-    async def scenario() -> Counter[str]:
-        cloud = _Cloud()
-        await asyncio.gather(*(cloud.review(f"team-{number}", 0.4) for number in range(10)))
-        return cloud.lost
-
-    assert virtualtime.run(scenario()) == Counter()
+    assert virtualtime.run(scenario()) == Counter(answered)
 
 
 @pytest.mark.parametrize(("tenants", "callers"), [(1, 4), (4, 1), (4, 4), (8, 1)])
@@ -235,17 +235,6 @@ def test_a_flood_is_not_all_in_vain(tenants: int, callers: int) -> None:
 
     assert sum(answered.values()) * 2.4 > 200 / 2
     assert len(answered) == tenants
-
-
-def test_a_tenant_alone_has_all_of_it() -> None:
-    """No turn ends for a further review of the same tenant."""
-
-    async def scenario() -> Counter[str]:
-        cloud = _Cloud()
-        await asyncio.gather(*(cloud.review("team", 2.0) for _ in range(2)))
-        return cloud.answered
-
-    assert virtualtime.run(scenario()) == Counter(team=2)
 
 
 def test_the_end_of_a_turn() -> None:
@@ -275,12 +264,7 @@ def test_late_claims_of_floods() -> None:
     use.add("much", 9.0, 4.0)
     use.add("more", 10.0, 4.0)
     use.add("little", 1.0, 4.0)
-    waiting = [
-        Claim("much", 0.0, 5.0),
-        Claim("little", 0.0, 5.0),
-        Claim("more", 0.0, 5.0),
-        Claim("more", 3.0, 8.0),
-    ]
+    waiting = [*(Claim(tenant, 0.0, 5.0) for tenant in ("much", "little", "more")), Claim("more", 3.0, 8.0)]
 
     assert turn_order(waiting, use, 4.0) == [waiting[number] for number in (1, 3, 0)]
 

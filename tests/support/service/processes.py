@@ -7,8 +7,8 @@ import signal
 import socket
 import ssl
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,8 @@ from support.builders import Json
 from support.packmodes import OFF
 from support.patience import PATIENCE, until
 from support.service.commands import COMMAND
-from support.service.wire import Reply, connected, head
+from support.service.reviews import answer_of
+from support.service.wire import Reply, Wire, connected, head
 
 from certs.store import replace_file
 
@@ -120,6 +121,17 @@ class Service:
         async with connected(port) as wire:
             await wire.send(head(path, 0, method="GET"))
             return await wire.reply()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Wire]:
+        """A connection to the TLS port."""
+        async with connected(await self.port(), self.context()) as wire:
+            yield wire
+
+    async def answer(self, sent: bytes, path: str = "/validate") -> Json:
+        """The answer to a review on a connection of its own."""
+        async with self.connection() as wire:
+            return answer_of((await wire.call(sent, path)).body)
 
     def context(self) -> ssl.SSLContext:
         """Trust in the service's own CA."""

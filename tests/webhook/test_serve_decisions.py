@@ -8,7 +8,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 from support.builders import Json
 from support.patience import PATIENCE
-from support.policies.changed import Case, Sets, cases, policy, written
+from support.policies.changed import Case, Sets, cases, written
+from support.policies.policydocuments import policy
 from support.service.commands import run
 from support.service.processes import Service, replace
 

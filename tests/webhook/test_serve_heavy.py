@@ -8,24 +8,11 @@ from pathlib import Path
 
 from support.builders import Json, pod
 from support.patience import PATIENCE
+from support.policies.policydocuments import policy
 from support.service.processes import Service
 from support.service.reviews import RESERVED, answer_of, body
 
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
-  validations: [{expression: "EXPRESSION"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
----
-"""
+_CONFIG_MAPS = '{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}'
 # The first kind stays below the cost limit, the second exceeds it.
 _DEAR = "object.data.all(a, object.data.all(b, a <= b || a > b))"
 _DEARER = "object.data.all(a, object.data.all(b, object.data.all(c, a <= b || b <= c || c < a)))"
@@ -37,7 +24,7 @@ _TIMES = (0.3, 0.6, 1.2)
 
 
 def _policies(directory: Path, expression: str) -> str:
-    texts = (_POLICY.replace("NAME", f"dear-{number}").replace("EXPRESSION", expression) for number in range(8))
+    texts = (policy(f"dear-{number}", expression, rule=_CONFIG_MAPS) for number in range(8))
     (directory / "policies.yaml").write_text("".join(texts), encoding="utf-8")
     return str(directory / "policies.yaml")
 

@@ -7,24 +7,11 @@ from textwrap import indent
 import pytest
 from support.builders import Json, pod
 from support.patience import until
+from support.policies.policydocuments import policy
 from support.service.commands import start
 from support.service.processes import Service, replace
 from support.service.reviews import body
 
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "EXPRESSION", message: "The name ends in x."}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
-"""
 _ENDS_IN_X = "object.metadata.name.endsWith('x')"
 _BROKEN = "object.metadata.name.endsWidth('x')"
 _DENIED = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
@@ -37,7 +24,7 @@ _WHY = (
 
 
 def _write(file: Path, expression: str, name: str = "names") -> None:
-    replace(file, _POLICY.replace("NAME", name).replace("EXPRESSION", expression))
+    replace(file, policy(name, expression, "The name ends in x."))
 
 
 async def _refusal(service: Service, path: str = "/validate") -> str:

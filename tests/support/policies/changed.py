@@ -4,29 +4,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from support.builders import Json, pod
+from support.policies.policydocuments import policy
 from support.service.reviews import body
-
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {{name: {name}}}
-spec:
-  failurePolicy: {fail}
-  matchConstraints:
-    resourceRules: [{{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}}]
-  validations: [{{expression: "{expression}", message: "{message}"}}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {{name: {name}}}
-spec: {{policyName: {name}, validationActions: [{action}]}}
----
-"""
-
-
-def policy(name: str, expression: str, message: str, action: str = "Deny", fail: str = "Fail") -> str:
-    """A policy about the creation of Pods, with its binding."""
-    return _POLICY.format(name=name, expression=expression, message=message, action=action, fail=fail)
 
 
 class Sets(NamedTuple):

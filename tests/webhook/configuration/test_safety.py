@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.builders import Json, daemon_set, deployment, pod, request
+from support.policies.policydocuments import policy
 from support.service.reviews import RESERVED, TODAY
 
 from policies.admissionpolicy.builtin.defaults import kind_of, received
@@ -23,22 +24,6 @@ from webhook.sources import policyfiles
 pytestmark = pytest.mark.usefixtures("no_packs")
 
 _FACTS = StaticFacts(TODAY)
-_POLICY = """
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  failurePolicy: FAIL
-  matchConstraints:
-    resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: RESOURCES}]
-  validations: [{expression: "false", message: "Never."}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
----
-"""
 _CHANGE = """
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -64,7 +49,8 @@ _SYSTEM = {**_OTHERS, "operator": "In"}
 
 
 def _policy(name: str, resources: str, fail: str = "Fail") -> str:
-    return _POLICY.replace("NAME", name).replace("RESOURCES", resources).replace("FAIL", fail)
+    rule = f'{{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: {resources}}}'
+    return policy(name, "false", "Never.", fail=fail, rule=rule)
 
 
 def _rules(*texts: str, **settings: Any) -> RuleSet:

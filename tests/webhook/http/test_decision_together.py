@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.builders import FACTS, WORKLOADS, pod
 from support.patience import PATIENCE, until
-from support.policies.policydocuments import documents
+from support.policies.policydocuments import documents, policy
 from support.service.reviews import answer_of, body, rule, spinning
 from support.service.servers import Serve
 
@@ -19,25 +19,10 @@ from policies.engine.ruleset import RuleSet
 from webhook import heavy
 from webhook.http.decision import Served
 
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "object.metadata.?labels[?'NAME'].orValue('') != 'no'"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
----
-"""
-
 
 def _policies() -> list[Rule]:
-    loaded = read(documents("".join(_POLICY.replace("NAME", name) for name in ("first", "second"))))
+    texts = (policy(name, f"object.metadata.?labels[?'{name}'].orValue('') != 'no'") for name in ("first", "second"))
+    loaded = read(documents("".join(texts)))
     return validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import structlog
@@ -49,10 +49,7 @@ class _Place(Output):
 
 
 def _outbox(place: _Place, room: int = 100) -> Outbox[bytes]:
-    outbox = Outbox[bytes](
-        place.send, len, room, 1000,
-        ("lost", "again"), close=place.close,
-    )  # fmt: skip
+    outbox = Outbox[bytes](place.send, len, room, 1000, ("lost", "again"), close=place.close)
     outbox.start()
     return outbox
 
@@ -73,14 +70,14 @@ def test_what_waits_is_bounded() -> None:
     assert (outbox.take(), outbox.take(), outbox.problems()) == ((3, 2), (0, 0), [])
 
 
-@pytest.mark.parametrize("end", [Outbox.end, lambda outbox: outbox.end(0.0)], ids=["in-time", "not-in-time"])
-def test_the_end(end: Callable[[Outbox[bytes]], None]) -> None:
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_the_end(*, is_blocked: bool) -> None:
     """After the end nothing is taken; a place that blocks for ever does not keep a process from ending."""
     place = _Place()
-    if end is Outbox.end:
-        place.free.set()
     outbox = _outbox(place)
-    end(outbox)
+    if is_blocked:
+        outbox.put(b"1\n")
+    outbox.end(0.0 if is_blocked else PATIENCE)
     outbox.put(b"late\n")
 
     assert outbox.take() == (0, 1)

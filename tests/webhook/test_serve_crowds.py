@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
@@ -17,44 +17,24 @@ from support.service.processes import Service
 from support.service.reviews import RESERVED, answer_of, body
 from support.service.wire import Wire, connected, head
 
-Behaviour = Callable[[Wire], Awaitable[None]]
 _COUNT = 600
 _GUARDED = body(pod(labels=RESERVED))
+_PART_OF_A_HEAD = b"POST /validate/labels HTTP/1.1\r\nHost: localhost\r\n"
+_PART_OF_A_BODY = head("/validate/labels?timeout=30s", 5_000_000) + b"{"
 
 
-async def _nothing(_: Wire) -> None:
-    """Send nothing."""
-
-
-async def _a_byte_of_a_body(wire: Wire) -> None:
-    await wire.send(head("/validate/labels?timeout=30s", 5_000_000) + b"{")
-
-
-async def _a_part_of_a_head(wire: Wire) -> None:
-    await wire.send(b"POST /validate/labels HTTP/1.1\r\nHost: localhost\r\n")
-
-
-async def _a_whole_head_without_a_body(wire: Wire) -> None:
-    await wire.send(head("/validate/labels", 5_000_000))
-
-
-async def _whole_calls(wire: Wire) -> None:
-    """Two calls, the second one without its body."""
-    await wire.call(b"{}", "/validate/labels")
-    await _a_byte_of_a_body(wire)
-
-
-async def _one_whole_call(wire: Wire) -> None:
-    await wire.call(b"{}", "/validate/labels")
-
-
-async def _tried(behave: Behaviour, wire: Wire) -> None:
+async def _behave(wire: Wire, sent: bytes, *, calls: bool) -> None:
+    """Send something, perhaps behind a whole call."""
     with suppress(ConnectionError, asyncio.IncompleteReadError):  # it had to make way for another
-        await behave(wire)
+        if calls:
+            await wire.call(b"{}", "/validate/labels")
+        await wire.send(sent)
 
 
 @asynccontextmanager
-async def _standing(service: Service, count: int, behave: Behaviour, *, tls: bool) -> AsyncIterator[list[Wire]]:
+async def _standing(
+    service: Service, count: int = 1, sent: bytes = b"", *, calls: bool = False, tls: bool = True
+) -> AsyncIterator[list[Wire]]:
     """Connections that behave in a way, held open: those that did not have to make way during their handshake."""
     port = await service.port()
     context = service.context() if tls else None
@@ -66,7 +46,7 @@ async def _standing(service: Service, count: int, behave: Behaviour, *, tls: boo
             opened = await asyncio.gather(*some, return_exceptions=True)
             assert [each for each in opened if not isinstance(each, Wire | ConnectionResetError)] == []
             wires += [each for each in opened if isinstance(each, Wire)]
-        await asyncio.gather(*(_tried(behave, wire) for wire in wires))
+        await asyncio.gather(*(_behave(wire, sent, calls=calls) for wire in wires))
         yield wires
     finally:
         await asyncio.gather(*(each.__aexit__(None, None, None) for each in contexts), return_exceptions=True)
@@ -79,42 +59,37 @@ async def _metric(service: Service, name: str) -> float:
 
 async def _serves(service: Service) -> None:
     """The guard answers on a new connection, and the process is alive."""
-    async with service.connection() as wire:
-        reply = await wire.call(_GUARDED, "/validate/labels")
-    assert answer_of(reply.body)["allowed"] is False
+    assert (await service.answer(_GUARDED, "/validate/labels"))["allowed"] is False
     assert (await service.ask("/livez")).status == 200
 
 
 @pytest.mark.parametrize(
-    ("behave", "tls"),
+    ("sent", "calls", "tls"),
     [
-        pytest.param(_a_byte_of_a_body, True, id="a-byte-of-a-body"),
-        pytest.param(_nothing, False, id="only-tcp"),
-        pytest.param(_nothing, True, id="only-tls"),
-        pytest.param(_a_part_of_a_head, True, id="a-part-of-a-head"),
-        pytest.param(_a_whole_head_without_a_body, True, id="a-head"),
-        pytest.param(_one_whole_call, True, id="a-whole-call-and-then-nothing"),
-        pytest.param(_whole_calls, True, id="a-whole-call-and-a-part"),
+        pytest.param(b"", False, False, id="only-tcp"),
+        pytest.param(b"", False, True, id="only-tls"),
+        pytest.param(_PART_OF_A_HEAD, False, True, id="a-part-of-a-head"),
+        pytest.param(_PART_OF_A_BODY, False, True, id="a-byte-of-a-body"),
+        pytest.param(b"", True, True, id="a-whole-call-and-then-nothing"),
+        pytest.param(_PART_OF_A_BODY, True, True, id="a-whole-call-and-a-part"),
     ],
 )
 async def test_callers_that_stand_around_keep_nobody_out(
-    tmp_path: Path,
-    behave: Behaviour,
-    tls: bool,  # noqa: FBT001
+    tmp_path: Path, sent: bytes, *, calls: bool, tls: bool
 ) -> None:
     """Six hundred of them, more than there are connections and places, and the guard answers whoever comes."""
     limits = {"maxConnections": 500, "maxConnectionsPerAddress": 400, "maxInFlight": 100}
     async with Service(tmp_path, listen=limits) as service:
-        async with _standing(service, _COUNT, behave, tls=tls):
+        async with _standing(service, _COUNT, sent, calls=calls, tls=tls):
             for _ in range(5):
                 await _serves(service)
             assert await _metric(service, "cks_admission_connections ") <= 400
-            reached = [
-                await _metric(service, f'cks_admission_no_room_total{{limit="{limit}"}}')
+            reached = {
+                limit: await _metric(service, f'cks_admission_no_room_total{{limit="{limit}"}}')
                 for limit in ("address", "handshakes")
-            ]
-            assert reached[0] >= (_COUNT - 400 if tls else 0)
-            assert reached[1] >= (0 if tls else 1)
+            }
+            assert reached["address"] >= (_COUNT - 400 if tls else 0)
+            assert reached["handshakes"] >= (0 if tls else 1)
         await _serves(service)
     told = [event["limit"] for event in service.events if event["event"] == "too many connections"]
     assert ("address" if tls else "handshakes") in told
@@ -124,9 +99,8 @@ async def test_a_head_that_does_not_end_ends_its_connection(tmp_path: Path) -> N
     """A head that comes too slowly, and one that is too long, end the connection; one that never began does not."""
     async with (
         Service(tmp_path) as service,
-        _standing(service, 1, _a_part_of_a_head, tls=True) as (slow,),
-        _standing(service, 1, _nothing, tls=True) as (idle,),
-        _standing(service, 1, _nothing, tls=True) as (long,),
+        _standing(service, sent=_PART_OF_A_HEAD) as (slow,),
+        _standing(service, 2) as (idle, long),
     ):
         await long.send(
             b"POST /validate HTTP/1.1\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"x" * 4000) for n in range(12))
@@ -138,7 +112,7 @@ async def test_a_head_that_does_not_end_ends_its_connection(tmp_path: Path) -> N
 
 async def test_a_handshake_that_stands_still_ends(tmp_path: Path) -> None:
     """A connection without a handshake is closed after seconds."""
-    async with Service(tmp_path) as service, _standing(service, 1, _nothing, tls=False) as (silent,):
+    async with Service(tmp_path) as service, _standing(service, tls=False) as (silent,):
         assert await silent.ended()
         assert await _metric(service, "cks_admission_connections ") == 0
 
@@ -147,21 +121,19 @@ async def test_a_body_that_does_not_come_ends_before_its_caller_gives_up(tmp_pat
     """A body has a time of its own, however long its caller waits."""
     async with (
         Service(tmp_path, listen={"bodySeconds": 0.2}) as service,
-        _standing(service, 1, _a_byte_of_a_body, tls=True) as (slow,),
+        _standing(service, sent=_PART_OF_A_BODY) as (slow,),
     ):
         reply = await slow.reply()
 
-    assert (reply.status, reply.text) == (
-        408,
-        "The body did not arrive within 0.2 s (listen.bodySeconds, or the caller's ?timeout=).\n",
-    )
+    text = "The body did not arrive within 0.2 s (listen.bodySeconds, or the caller's ?timeout=).\n"
+    assert (reply.status, reply.text) == (408, text)
 
 
 async def test_large_bodies_that_come_slowly_make_way(tmp_path: Path) -> None:
     """Where bytes run short, slow senders of large bodies are told to come again; one line says so, and a metric."""
     limits = {"maxBytesInFlight": 16 * 1024 * 1024, "bodySeconds": 30}
     async with Service(tmp_path, listen=limits) as service:
-        async with _standing(service, 5, _nothing, tls=True) as wires:
+        async with _standing(service, 5) as wires:
             for wire in wires:
                 await wire.send(head("/validate?timeout=30s", 5_000_001) + b" " * 5_000_000)
             await _serves(service)
@@ -179,14 +151,12 @@ async def test_large_bodies_that_come_slowly_make_way(tmp_path: Path) -> None:
 async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path) -> None:
     """Connections that are used all the time are ended after a while by an answer, and every call is answered."""
     async with Service(tmp_path, listen={"connectionSeconds": 0.1}) as service:
-        port = await service.port()
-        context = service.context()
 
         async def call_on(ends: int) -> int:
             """Call on one connection after the other until that many were ended; the number of answers."""
             answers = 0
             for _ in range(ends):
-                async with connected(port, context) as wire:
+                async with service.connection() as wire:
                     closes = False
                     while not closes:
                         reply = await wire.call(_GUARDED)
@@ -219,7 +189,7 @@ async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
         """Call on one connection until it ends, then on one to the next replica, as a Service spreads connections."""
         while True:
             number = next(turns) % replicas
-            async with connected(await services[number].port(), services[number].context()) as wire:
+            async with services[number].connection() as wire:
                 closes = False
                 while not closes:
                     await together.wait()
@@ -243,25 +213,19 @@ async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
         await asyncio.wait(callers)
 
 
-def _large_review() -> bytes:
-    """A review of 5 MB that takes 140 MB when decoded: lists in lists, where a rule reads everything."""
-    annotations = {"kai.scheduler/topology": "coreweave"}
-    obj = pod(metadata={"name": "x", "annotations": annotations}, affinity={"x": [[{}]] * 400_000})
-    return body(obj, old=obj)
-
-
 async def test_many_large_reviews_stay_within_the_memory_limit(tmp_path: Path) -> None:
     """A dozen large reviews at once, tried again as the API server does, take less than the chart's limit."""
-    sent = _large_review()
+    # 5 MB that take 140 MB when decoded: lists in lists, where a rule reads everything.
+    annotations = {"kai.scheduler/topology": "coreweave"}
+    obj = pod(metadata={"name": "x", "annotations": annotations}, affinity={"x": [[{}]] * 400_000})
+    sent = body(obj, old=obj)
     async with Service(tmp_path) as service:
-        port = await service.port()
-        context = service.context()
 
         async def tried() -> set[int]:
             """Send it until it is answered; every status on the way."""
             statuses: set[int] = set()
             while 200 not in statuses:
-                async with connected(port, context) as wire:
+                async with service.connection() as wire:
                     statuses.add((await wire.call(sent, "/validate?timeout=30s")).status)
                 await asyncio.sleep(0.1)
             return statuses
@@ -275,9 +239,8 @@ async def test_many_large_reviews_stay_within_the_memory_limit(tmp_path: Path) -
 
 def _peak(pid: int) -> int:
     """The most memory that a process has had resident, in bytes."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    (kilobytes,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-    return int(kilobytes) * 1024
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(text.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 def _memory_limit() -> int:

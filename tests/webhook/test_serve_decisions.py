@@ -77,12 +77,8 @@ async def test_a_thousand_requests(tmp_path: Path) -> None:
         for outcome, number in summary["policies"][name].items()
     }
     assert (reviews, shadow) == ({("judged",): 1000}, by_policy)
-    assert {key: summary[key] for key in ("replayed", "masked", "shadow", "unreadable")} == {
-        "replayed": 1000,
-        "masked": 1000,
-        "shadow": len(expected),
-        "unreadable": 0,
-    }
+    counts = [summary[key] for key in ("replayed", "masked", "shadow", "unreadable")]
+    assert counts == [1000, 1000, len(expected), 0]
     shadowed = [record for record in _records(log) if record["event"] == "shadow decision"]
     assert {
         record["request"]["uid"]: {change["policy"]: change["outcome"] for change in record["shadow"]}
@@ -96,9 +92,8 @@ async def test_by_default_refusals_are_recorded_without_content(tmp_path: Path) 
     sets, log = written(tmp_path), tmp_path / "decisions.jsonl"
     refused, warned = Case(1, "web", has_tier=True), Case(2, "webx", has_tier=False)
     async with Service(tmp_path, "--policies", str(sets.old), "--decision-log", str(log)) as service:
-        async with service.connection() as wire:
-            for case in (refused, warned):
-                await wire.call(case.review, path="/validate/policies")
+        for case in (refused, warned):
+            await service.answer(case.review, "/validate/policies")
         service.signal(signal.SIGTERM)
         assert await service.ended() == 0
 
@@ -147,19 +142,14 @@ async def test_a_broken_shadow(tmp_path: Path) -> None:
         replace(file, good)
         await service.event("policies loaded", 3)  # those in force, none in the shadow, and now all
         await _ask(service, [Case(1, "web", has_tier=True)])
-        assert await _counted(service, "cks_admission_shadow_decisions_total") == {
-            ("same", "also"): 1,
-            ("same", "ends"): 1,
-            ("same", "tier"): 1,
-        }
+        all_same = {("same", "also"): 1, ("same", "ends"): 1, ("same", "tier"): 1}
+        assert await _counted(service, "cks_admission_shadow_decisions_total") == all_same
 
         replace(file, policy("tier", "true", "Always."))
         await service.event("policies loaded", 4)
         await _ask(service, [Case(2, "web", has_tier=False)])
-        assert await _counted(service, "cks_admission_shadow_decisions_total") == {
-            ("admit", "tier"): 1,
-            ("same", "tier"): 1,
-        }
+        changed = {("admit", "tier"): 1, ("same", "tier"): 1}
+        assert await _counted(service, "cks_admission_shadow_decisions_total") == changed
 
         replace(file, policy("tier", "true", "Always.").replace("[pods]", "[services]"))
         unasked = await service.event("shadow policy is not asked")
@@ -174,8 +164,7 @@ async def test_a_log_that_cannot_be_written(tmp_path: Path) -> None:
     sets, log = written(tmp_path), tmp_path / "directory"
     log.mkdir()
     async with Service(tmp_path, "--policies", str(sets.old), "--decision-log", str(log)) as service:
-        async with service.connection() as wire:
-            assert (await wire.call(Case(1, "web", has_tier=True).review)).status == 200
+        await service.answer(Case(1, "web", has_tier=True).review)
         lost = await service.event("decision log lost")
         assert lost["reason"] == "records cannot be written: Is a directory"
         assert await _counted(service, "cks_admission_decision_records_total") == {("lost",): 1}

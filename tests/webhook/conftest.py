@@ -1,5 +1,6 @@
 """A served application on a port of its own, as the API server reaches it."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -39,8 +40,11 @@ def _no_authorities_of_the_host() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _logs_as_before() -> Iterator[None]:
     """A command that is run in this process sets up logs, which the next test knows nothing of."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
     structlog.reset_defaults()
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture

@@ -369,9 +369,7 @@ _THEIRS = "Secret cks/ca is not what its name is reserved for: ca.crt: it holds 
 _EMPTY_FILES = [f"{name} was renewed: {name} is damaged: it is empty" for name in (CA_CERT, BUNDLE)]
 _FAULTS: dict[str, tuple[Callable[[World], None], list[str], bool]] = {
     "deleted": (lambda world: world.server.delete(SECRETS, "ca"), [_GONE, "ca.crt was made: there was none"], True),
-    "certificate cut off": (_cut(CA_CERT, 200), [f"ca.crt {_CUT.format(CA_CERT, 'CERTIFICATE')}"], True),
     "key cut off": (_cut(CA_KEY, 60), [f"ca.crt {_CUT.format(CA_KEY, 'PRIVATE KEY')}"], True),
-    "key missing": (lambda world: world.store({CA_KEY: None}), ["ca.crt was renewed: ca.key is missing"], True),
     "bundle cut off": (_cut(BUNDLE, 200), [f"ca-bundle.crt {_CUT.format(BUNDLE, 'CERTIFICATE')}"], False),
     "no base64": (_undecodable, _EMPTY_FILES, True),
     "somebody else's": (

@@ -34,16 +34,6 @@ _REFUSED = deployment(
 )
 
 
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    """Leaves both ways of logging as they were."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.reset_defaults()
-    root.handlers[:], root.level = handlers, level
-
-
 def _logged(answer: Answer, asked: Any = None, phase: Any = "validate") -> Json:
     """The one event of an answered review."""
     with capture_logs() as found:

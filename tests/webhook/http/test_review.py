@@ -180,8 +180,8 @@ _METADATA = st.fixed_dictionaries({}, optional=dict.fromkeys(METADATA, _VALUES))
 
 
 @settings(max_examples=200)
-@example("x", "all", "Zürich \N{GRINNING FACE} \x00 \u2028", ascii_only=False)
-@example({"labels": ["a.coreweave.cloud/b"]}, [1, 2.5, True, None], "", ascii_only=True)
+@example(metadata="x", spec="all", name="Zürich \N{GRINNING FACE} \x00 \u2028", ascii_only=False)
+@example(metadata={"labels": ["a.coreweave.cloud/b"]}, spec=[1, 2.5, True, None], name="", ascii_only=True)
 @given(metadata=_METADATA, spec=_VALUES, name=st.text(max_size=20), ascii_only=st.booleans())
 def test_what_is_sent_is_what_rules_see(metadata: Any, spec: Any, name: str, *, ascii_only: bool) -> None:
     """Whatever the fields that rules read hold, even of the wrong shape, and however it is written, it arrives so."""

@@ -132,7 +132,7 @@ SECRETS = "/api/v1/namespaces/cks/secrets"
 NAMES = ("cks-admission.cks.svc", "localhost")
 
 
-class World:
+class _World:
     """An API server and the time."""
 
     def __init__(self, server: GuardedApi, api: Connection) -> None:
@@ -156,10 +156,10 @@ def _reasons(entries: Sequence[Any], event: str = "certificate") -> list[str]:
     return [entry["reason"] for entry in entries if entry["event"] == event]
 
 
-class Managing:
+class _Managing:
     """A process that manages, what clients know, and what replicas show."""
 
-    def __init__(self, world: World, stores: Sequence[SecretStore]) -> None:
+    def __init__(self, world: _World, stores: Sequence[SecretStore]) -> None:
         self.world = world
         self.leader: Any = SimpleNamespace(leading=True, holder="me")
         self.known: set[Certificate] | None = None
@@ -181,14 +181,12 @@ class Managing:
 
     @property
     def leaf(self) -> Leaf:
-        """The stored leaf."""
         found = find_leaf(self.leaf_store.stored).pair
         assert found is not None
         return found
 
     @property
     def authority(self) -> Certificate:
-        """The stored CA."""
         return load_certificates(self.world.stored[CA_CERT])[0]
 
     @property
@@ -205,31 +203,31 @@ class Managing:
 
 
 @asynccontextmanager
-async def managing(world: World) -> AsyncIterator[Managing]:
+async def managing(world: _World) -> AsyncIterator[_Managing]:
     """The process, which follows both Secrets."""
     stores = [SecretStore(world.api, "cks", name) for name in ("ca", "leaf")]
     for store in stores:
         await store.start()
     try:
-        yield Managing(world, stores)
+        yield _Managing(world, stores)
     finally:
         for store in stores:
             await store.stop()
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def world(tmp_path: Path) -> AsyncIterator[_World]:
     """An API server without a Secret."""
     async with GuardedApi() as server:
         file = tmp_path / "kubeconfig"
         file.write_text(yaml.safe_dump(kubeconfig(server.url)), encoding="utf-8")
         server.put(SECRETS, {"metadata": {"name": "another"}})
         api = await connect(str(file), in_cluster=False)
-        yield World(server, api)
+        yield _World(server, api)
         await api.close()
 
 
-async def test_the_first_turn(world: World) -> None:
+async def test_the_first_turn(world: _World) -> None:
     """It makes a CA in one Secret and a leaf in the other, which has no key of the CA."""
     async with managing(world) as manage:
         with capture_logs() as logged:
@@ -244,7 +242,7 @@ async def test_the_first_turn(world: World) -> None:
     assert value == (START + LEAF_LIFETIME).timestamp()
 
 
-async def test_it_is_renewed_at_half_of_its_life(world: World) -> None:
+async def test_it_is_renewed_at_half_of_its_life(world: _World) -> None:
     """Before that it stays; afterwards there is another one by the same CA."""
     async with managing(world) as manage:
         leaves = []
@@ -257,7 +255,7 @@ async def test_it_is_renewed_at_half_of_its_life(world: World) -> None:
         assert issued_by(manage.leaf.certificate, manage.authority)
 
 
-async def test_a_rotation_goes_step_by_step(world: World) -> None:
+async def test_a_rotation_goes_step_by_step(world: _World) -> None:
     """The bundle first; the leaf when clients know the CA; the old CA goes when all replicas show the new leaf."""
     async with managing(world) as manage:
         await manage.turn()
@@ -286,7 +284,7 @@ async def test_a_rotation_goes_step_by_step(world: World) -> None:
         ]
 
 
-async def test_the_new_leaf_waits_for_the_bundle(world: World) -> None:
+async def test_the_new_leaf_waits_for_the_bundle(world: _World) -> None:
     """While clients do not know a new CA the leaf of the old one stays, if it is valid."""
     async with managing(world) as manage:
         await manage.turn()
@@ -303,7 +301,7 @@ async def test_the_new_leaf_waits_for_the_bundle(world: World) -> None:
         assert issued_by(manage.leaf.certificate, other.certificate)
 
 
-async def test_who_does_not_lead_writes_nothing(world: World) -> None:
+async def test_who_does_not_lead_writes_nothing(world: _World) -> None:
     """Another process of manage waits for the Lease."""
     async with managing(world) as manage:
         manage.leader.leading = False
@@ -315,7 +313,7 @@ async def test_who_does_not_lead_writes_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("fault", ["deleted", "foreign", "torn"])
-async def test_what_is_spoilt_is_made_anew(world: World, fault: str) -> None:
+async def test_what_is_spoilt_is_made_anew(world: _World, fault: str) -> None:
     """A leaf that is gone, another's, or damaged is replaced at the next turn."""
     async with managing(world) as manage:
         await manage.turn()
@@ -333,31 +331,31 @@ async def test_what_is_spoilt_is_made_anew(world: World, fault: str) -> None:
         assert issued_by(manage.leaf.certificate, manage.authority)
 
 
-def _give(world: World, authority: Authority, bundle: set[Certificate]) -> None:
+def _give(world: _World, authority: Authority, bundle: set[Certificate]) -> None:
     """Store another CA, as after a renewal by another process."""
     pem = Bundle(tuple(bundle)).pem
     world.store({CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem, BUNDLE: pem})
 
 
-def _put(world: World, name: str, contents: dict[str, bytes]) -> None:
+def _put(world: _World, name: str, contents: dict[str, bytes]) -> None:
     data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
     world.server.put(SECRETS, {"metadata": {"name": name}, "data": data})
 
 
-def _cut(name: str, length: int) -> Callable[[World], None]:
+def _cut(name: str, length: int) -> Callable[[_World], None]:
     return lambda world: world.store({name: world.stored[name][:length]})
 
 
-def _undecodable(world: World) -> None:
+def _undecodable(world: _World) -> None:
     world.server.put(SECRETS, {"metadata": {"name": "ca"}, "data": {CA_CERT: "%%", CA_KEY: "%%", BUNDLE: "%%"}})
 
 
-def _foreign(world: World) -> None:
+def _foreign(world: _World) -> None:
     theirs = new_authority(START, name="Their CA")
     world.store({CA_CERT: theirs.cert_pem, CA_KEY: theirs.key_pem, "notes": b"hands off"})
 
 
-def _overtaken(world: World) -> None:
+def _overtaken(world: _World) -> None:
     """Another CA of ours, as after a Secret was restored from a backup, whose bundle knows the current one."""
     ours = new_authority(START)
     world.store({CA_CERT: ours.cert_pem, CA_KEY: ours.key_pem})
@@ -367,7 +365,7 @@ _GONE = "Secret cks/ca is gone, and is made again; the CAs that it held are trus
 _CUT = "was renewed: {} is damaged: block 1 (line 1) begins a {} and has no END line: it was cut off"
 _THEIRS = "Secret cks/ca is not what its name is reserved for: ca.crt: it holds CN=Their CA, issued by CN=Their CA"
 _EMPTY_FILES = [f"{name} was renewed: {name} is damaged: it is empty" for name in (CA_CERT, BUNDLE)]
-_FAULTS: dict[str, tuple[Callable[[World], None], list[str], bool]] = {
+_FAULTS: dict[str, tuple[Callable[[_World], None], list[str], bool]] = {
     "deleted": (lambda world: world.server.delete(SECRETS, "ca"), [_GONE, "ca.crt was made: there was none"], True),
     "key cut off": (_cut(CA_KEY, 60), [f"ca.crt {_CUT.format(CA_KEY, 'PRIVATE KEY')}"], True),
     "bundle cut off": (_cut(BUNDLE, 200), [f"ca-bundle.crt {_CUT.format(BUNDLE, 'CERTIFICATE')}"], False),
@@ -382,7 +380,7 @@ _FAULTS: dict[str, tuple[Callable[[World], None], list[str], bool]] = {
 
 
 @pytest.mark.parametrize("fault", _FAULTS)
-async def test_a_fault_is_repaired(fault: str, world: World) -> None:
+async def test_a_fault_is_repaired(fault: str, world: _World) -> None:
     """Whatever happens to the Secret, it is repaired with a reason, and what replicas serve stays trusted."""
     strike, reasons, renewed = _FAULTS[fault]
     async with managing(world) as manage:
@@ -401,7 +399,7 @@ async def test_a_fault_is_repaired(fault: str, world: World) -> None:
         assert (manage.leaf, before <= manage.bundle, len(manage.bundle)) == (leaf, True, 2 if renewed else 1)
 
 
-async def test_a_lost_race_to_make_the_authority(world: World) -> None:
+async def test_a_lost_race_to_make_the_authority(world: _World) -> None:
     """Of two that take themselves for the leader and make a CA at once, one wins; the other one takes the winner's."""
     async with managing(world) as first, managing(world) as second:
         await until(lambda: not any(store.unsynced() for one in (first, second) for store in (one.ca, one.leaf_store)))
@@ -425,7 +423,7 @@ async def test_a_lost_race_to_make_the_authority(world: World) -> None:
     ]  # fmt: skip
 
 
-async def test_a_secret_that_cannot_be_written(world: World) -> None:
+async def test_a_secret_that_cannot_be_written(world: _World) -> None:
     """Without the right to write it, that is said once, with the right; it is tried on, and works when it may."""
     async with managing(world) as manage:
         await world.server.watched(SECRETS, 2)  # of the CA and of the certificate, so that none takes a failure

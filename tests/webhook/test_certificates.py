@@ -45,23 +45,19 @@ class _Followed:
         self.certificates = Certificates(_tls(certFile=self.cert, keyFile=self.key), self.metrics)
 
     def write(self, cert: Leaf, key: Leaf) -> None:
-        """Put the halves of two pairs there."""
         self.cert.write_bytes(cert.cert_pem)
         self.key.write_bytes(key.key_pem)
 
     def look(self) -> None:
-        """What the service does every few seconds."""
         self.certificates.look()
         self.certificates.install()
 
     @property
     def served(self) -> Leaf | None:
-        """What is shown."""
         return self.certificates.serving.leaf
 
     @property
     def expiry(self) -> float | None:
-        """The metric."""
         return self.metrics.registry.get_sample_value("cks_admission_certificate_expiry_timestamp_seconds")
 
 
@@ -125,7 +121,6 @@ class _Own:
 
     @property
     def served(self) -> Leaf | None:
-        """What is shown."""
         return self.certificates.serving.leaf
 
     def lose(self) -> None:

@@ -16,7 +16,7 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.rule import PolicyException, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration import rules
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settings import Settings
 
 _FACTS = StaticFacts(TODAY, {"gold": {"tier": "gold"}, "lead": {"tier": "lead"}})
 
@@ -236,21 +236,6 @@ def test_workloads_of_the_configuration_are_guarded() -> None:
 
     assert [violation.path for violation in answer.decisions[0].violations] == ["spec.pods[1].template.metadata.labels"]
     assert _verdicts(request(train)) == {"labels": "admit"}
-
-
-@pytest.mark.parametrize(
-    ("kinds", "named"),
-    [
-        pytest.param([("apps", "Deployment")], "Deployment of group 'apps'", id="a-built-in-kind"),
-        pytest.param([("", "X"), ("", "X")], "X of group 'core'", id="a-kind-twice"),
-    ],
-)
-def test_a_workload_that_is_there_already_is_refused(kinds: list[tuple[str, str]], named: str) -> None:
-    """It is a mistake of the configuration."""
-    with pytest.raises(SettingsError) as caught:
-        _rules(workloads=[{"group": group, "kind": kind} for group, kind in kinds])
-
-    assert str(caught.value) == f"workloads: {named} is in the table of workloads twice"
 
 
 def test_an_exception_from_no_rule() -> None:

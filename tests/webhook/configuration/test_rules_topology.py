@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.builders import Json, deployment, request, resource
 from support.service.reviews import TODAY
 
@@ -90,65 +91,20 @@ def test_a_topology_that_is_defined_twice_alike_is_one() -> None:
     )
 
 
-_OWN = "topology.topologies[{}] of the configuration"
-_APART = (
-    f'topology "halls" is defined twice, with different node requirements or pools: {_OWN.format(0)}; '
-    f"{_OWN.format(1)}, and {_OWN.format(2)}. Keep one of them."
-)
-_TWICE = 'topology "{}" is defined twice, with different levels: {}; and {}. Keep one.'
-_GCP = (
-    "built in (topology.kubernetes.io/zone, cloud.google.com/gce-topology-block, "
-    "cloud.google.com/gce-topology-subblock, cloud.google.com/gce-topology-host, kubernetes.io/hostname)"
+_CONTRADICTIONS: dict[str, Json] = yaml.safe_load(
+    Path(__file__).with_name("contradictions.yaml").read_text(encoding="utf-8")
 )
 
 
-def _levels(name: str, *levels: str) -> Json:
-    return {"name": name, "levels": levels}
+@pytest.mark.parametrize("case", _CONTRADICTIONS)
+def test_settings_that_contradict_each_other(case: str) -> None:
+    """Each clash is named with both places, and each mistake in files as it is, on a line."""
+    row = _CONTRADICTIONS[case]
 
-
-@pytest.mark.parametrize(
-    ("settings", "errors"),
-    [
-        pytest.param(
-            {"topologies": [_levels("gcp", "a.org/y")]},
-            [_TWICE.format("gcp", f"{_OWN.format(0)} (a.org/y)", _GCP)],
-            id="with-a-built-in-one",
-        ),
-        pytest.param(
-            {"topologies": [_levels("halls", "a.org/y")], "files": ["halls.yaml"]},
-            [
-                _TWICE.format(
-                    "halls", f"{_OWN.format(0)} (a.org/y)", "halls.yaml:1 (example.org/site, example.org/hall)"
-                )
-            ],
-            id="with-a-file",
-        ),
-        pytest.param(
-            {"topologies": [_levels(name, f"{x}.org/y") for x in "ab" for name in ("one", "two")]},
-            [
-                _TWICE.format("one", f"{_OWN.format(0)} (a.org/y)", f"{_OWN.format(2)} (b.org/y)"),
-                _TWICE.format("two", f"{_OWN.format(1)} (a.org/y)", f"{_OWN.format(3)} (b.org/y)"),
-            ],
-            id="two-clashes-within-the-configuration",
-        ),
-        pytest.param(
-            {"topologies": [_HALLS, *({**_HALLS, "pool": {"matchLabels": {"a": value}}} for value in "bc")]},
-            [_APART],
-            id="for-different-nodes",
-        ),
-        pytest.param(
-            {"files": ["nowhere.yaml"]},
-            ["nowhere.yaml: cannot be read: No such file or directory"],
-            id="a-file-that-is-not-there",
-        ),
-    ],
-)
-def test_topologies_that_cannot_be_used(settings: Json, errors: list[str]) -> None:
-    """Each clash of names is told with both places and their levels, and each mistake in files as it is, on a line."""
     with pytest.raises(SettingsError) as caught:
-        rules.build(_settings(**settings))
+        rules.build(Settings.model_validate(row["settings"]))
 
-    assert str(caught.value).splitlines() == errors
+    assert str(caught.value).splitlines() == row["errors"]
 
 
 def test_every_setting_reaches_the_rule() -> None:
@@ -318,14 +274,3 @@ def test_a_default_level_may_be_written_as_in_an_annotation(preferred: str) -> N
     """Each form of a placement is one for the default; of a topology of the cluster nothing is known beforehand."""
     for topology in ("coreweave", "of-the-cluster"):
         assert _rule(default={"topology": topology, "preferred": preferred}).name == "topology"
-
-
-def test_a_default_level_that_there_is_not() -> None:
-    """A default that no Pod could ever get is told when the configuration is read, with the levels that there are."""
-    with pytest.raises(SettingsError) as caught:
-        rules.build(_settings(default={"topology": "coreweave", "preferred": "rak"}))
-
-    assert str(caught.value) == (
-        'topology.default.preferred: "rak" is no level of topology "coreweave". Levels of topology '
-        '"coreweave", farthest first: region, zone, fabric, superpod, leafgroup, rack, hostname. Did you mean rack?'
-    )

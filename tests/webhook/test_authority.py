@@ -25,7 +25,7 @@ from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.material import Bundle, issued_by, load_certificates
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
 from webhook.authority import SETTLED_SECONDS as _SETTLED
-from webhook.authority import Issuance, StoredAuthority, TrustWatch, is_registered, trusted
+from webhook.authority import Issuance, StoredAuthority, TrustWatch, trusted
 from webhook.certificates import by_all
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.webhooks import WatchState
@@ -74,6 +74,12 @@ _EMPTY, _FIRST, _BOTH = _watch(b""), _watch(_OLD), _watch(_OLD + _NEW)
             id="a-process-that-starts-waits-for-the-first-list-only",
         ),
         pytest.param([(_AUTHORITY, WatchState(synced=True), 0)], [True], id="nothing-is-registered"),
+        # What is there at the start has been there for long: in each caBundle of the service, or it is not known.
+        pytest.param([(_LATER, _watch(), 0)], [True], id="no-entry-of-ours"),
+        pytest.param([(_LATER, _watch(_NEW + _OLD, _OLD), 0)], [False], id="one-entry-is-old"),
+        pytest.param([(_LATER, _watch(_NEW + _OLD, _OLD + _NEW), 0)], [True], id="all-entries"),
+        pytest.param([(_LATER, _watch(_NEW, b""), 0)], [False], id="the-systems-roots"),
+        pytest.param([(_LATER, _watch(_NEW, b"broken"), 0)], [False], id="unreadable"),
     ],
 )
 def test_a_ca_is_known_once_api_servers_had_time(
@@ -89,22 +95,6 @@ def test_a_ca_is_known_once_api_servers_had_time(
         found.append(knows(authority))
 
     assert found == answers
-
-
-@pytest.mark.parametrize(
-    ("bundles", "registered"),
-    [
-        pytest.param([], True, id="no-entry-of-ours"),
-        pytest.param([_OLD, _OLD], False, id="old"),
-        pytest.param([_NEW + _OLD, _OLD], False, id="one-entry-is-old"),
-        pytest.param([_NEW + _OLD, _OLD + _NEW], True, id="all-entries"),
-        pytest.param([_NEW, b""], False, id="the-systems-roots"),
-        pytest.param([_NEW, b"broken"], False, id="unreadable"),
-    ],
-)
-def test_a_ca_is_registered_once_every_entry_has_it(bundles: list[bytes], *, registered: bool) -> None:
-    """The API server was told of a CA when each caBundle of the service has it; where there is none nobody calls."""
-    assert is_registered(_LATER, _watch(*bundles)) is registered
 
 
 @pytest.mark.parametrize(

@@ -102,26 +102,19 @@ class Unreachable:
 
     def __init__(self, reason: str = "connection refused") -> None:
         self.reason = reason
-        self.asked: list[str] = []
 
-    async def read(self, key: Key[Any], seconds: float) -> Any:  # noqa: ARG002 - the protocol's
+    async def read(self, key: Key[Any], _seconds: float) -> Any:
         """Fail; a check has an answer that says so."""
-        match key:
-            case NamespaceKey(name):
-                what = f"namespace {name}"
-            case ReferencesKey(name):
-                what = f"the workloads that name {name}"
-            case _:
-                return key.failure(self.reason)
-        self.asked.append(name)
-        raise FactUnavailable(f"{what} could not be read: {self.reason}")
+        if isinstance(key, NamespaceKey):
+            raise FactUnavailable(f"namespace {key.name} could not be read: {self.reason}")
+        return key.failure(self.reason)
 
 
 class Directory:
-    """A cluster's Namespaces as a resolver and as facts. None is known until it has been read.
+    """A cluster as a resolver and as facts, of which nothing is known until it has been read.
 
     hold: the event that each read waits for. parameters: the existing parameters of policies, as texts.
-    references: the workloads that name each topology. asked: the keys that were read, with the seconds given for each.
+    references: the workloads that name each topology. asked: what was read, with the seconds given for each.
     reviewed: the requested authorization checks; alice may do everything.
     """
 
@@ -132,59 +125,48 @@ class Directory:
         parameters: Sequence[str] = (),
         references: Mapping[str, References] | None = None,
     ) -> None:
+        self._namespaces = namespaces or {}
+        self._parameters = parameters
         self._references = references or {}
-        self._given = {*parameters}
-        self._parameters: set[str] = set()
+        self._known: dict[Key[Any], Any] = {}
         self.hold = hold
         self.asked: list[tuple[str, float]] = []
         self.reviewed: list[Check] = []
         self.reading = asyncio.Event()
-        self._namespaces = namespaces or {}
-        self._known: dict[str, Mapping[str, str]] = {}
 
     async def read(self, key: Key[Any], seconds: float) -> Any:
-        """The given value; alice passes every check. Callers must not cache references and answers."""
+        """The given value. References and answers are not known afterwards either."""
         match key:
-            case NamespaceKey(name):
-                await self._read(name, seconds)
-                return self.facts().look_up(key)
-            case ParametersKey():
-                self.asked.append((str(key), seconds))
-                self._parameters |= {str(key)} & self._given
-                return self.facts().look_up(key)
-            case ReferencesKey(topology):
-                self.asked.append((topology, seconds))
-                return self._references[topology]
             case Check(user=user):
                 self.reviewed.append(key)
                 return CheckAnswer(user.name == "alice")
-            case _:
-                raise NotImplementedError
-
-    async def _read(self, name: str, seconds: float) -> None:
-        """Read the labels of a Namespace."""
-        self.asked.append((name, seconds))
-        self.reading.set()
-        if self.hold is not None:
-            await self.hold.wait()
-        if name in self._namespaces:
-            self._known[name] = self._namespaces[name]
+            case ReferencesKey(topology):
+                self.asked.append((topology, seconds))
+                return self._references[topology]
+            case NamespaceKey(name):
+                self.asked.append((name, seconds))
+                self.reading.set()
+                if self.hold is not None:
+                    await self.hold.wait()
+                if name in self._namespaces:
+                    self._known[key] = StaticFacts(TODAY, self._namespaces).known(key)
+            case ParametersKey():
+                self.asked.append((str(key), seconds))
+                if str(key) in self._parameters:
+                    self._known[key] = KnownParameters("Namespaced", ({"metadata": {"name": key.name}},))
+        return self.facts().look_up(key)
 
     def facts(self) -> Facts:
         """The facts with what has been read so far."""
-        return _Known(TODAY, self._known, parameters=self._parameters)
+        return _Known(TODAY, values=self._known)
 
 
 class _Known(StaticFacts, frozen=True, kw_only=True):
     """Facts that raise for what has not been read."""
 
-    parameters: set[str]
+    values: dict[Key[Any], Any]
 
     def known(self, key: Key[Any]) -> Any:
-        match key:
-            case NamespaceKey(name) if name in self.namespaces:
-                return super().known(key)
-            case ParametersKey() if str(key) in self.parameters:
-                return KnownParameters("Namespaced", ({"metadata": {"name": key.name}},))
-            case _:
-                raise Missing(key)
+        if key not in self.values:
+            raise Missing(key)
+        return self.values[key]

@@ -46,7 +46,7 @@ def _lines(rule: Rule) -> Iterator[str]:
         yield " ".join((" ", hook.phase, hook.group, hook.scope, hook.failure_policy, *conditions))
         for one in hook.resources:
             operations, groups, versions = map(",".join, (one.operations, one.groups, one.versions))
-            yield " ".join((f"      {operations} {groups}/{versions}", *one.resources))
+            yield " ".join((f"    {operations} {groups}/{versions}", *one.resources))
 
 
 def test_the_default_rules() -> None:

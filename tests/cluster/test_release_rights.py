@@ -143,7 +143,7 @@ def test_no_right_is_too_much(audited: ControlPlane, account: str) -> None:
     """Replicas and manage used every verb on every resource that the chart's roles give them.
 
     Replicas also create Events about policies that went over their time three times in a minute, which takes too long
-    to bring about here, tests/webhook/test_slow.py says when; and about what controllers were refused, which
+    to bring about here, tests/webhook/test_heavy.py says when; and about what controllers were refused, which
     test_served_policies.py brings about.
     """
     seldom = {"nodes"} if account == MANAGE else set()

@@ -1,4 +1,4 @@
-"""The configuration: its defaults, every key of it, and what the command line may change."""
+"""The configuration: its defaults, every key of it, its mistakes, and what the command line may change."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,25 +8,30 @@ import pytest
 import yaml
 from support.builders import Json
 
+from webhook.configuration.rulesettings import PackSettings, PacksSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read, reference
+from webhook.sources import packfiles
 
 _DEFAULTS: Json = Settings().model_dump(by_alias=True)
 
 _OTHER = Path(__file__).with_name("everykey.yaml").read_text(encoding="utf-8")
 
 
-def _read(directory: Path, text: str) -> Json:
+def _file(directory: Path, text: str) -> Path:
     file = directory / "cks.yaml"
     file.write_text(text, encoding="utf-8")
-    return read(file).model_dump(by_alias=True)
+    return file
+
+
+def _read(directory: Path, text: str) -> Json:
+    return read(_file(directory, text)).model_dump(by_alias=True)
 
 
 def test_every_key_can_be_set(tmp_path: Path) -> None:
     """A file that sets every key is read with every value that it gives, and none of them is a default."""
-    file = tmp_path / "cks.yaml"
-    file.write_text(_OTHER, encoding="utf-8")
-    found, given = read(file).model_dump(mode="json", by_alias=True), yaml.safe_load(_OTHER)
+    found = read(_file(tmp_path, _OTHER)).model_dump(mode="json", by_alias=True)
+    given = yaml.safe_load(_OTHER)
     short = ("packs", "workloads")  # what is written in a shorter form, and numbers that become texts
 
     assert {key: _given(value, given[key]) for key, value in found.items() if key not in short} == {
@@ -34,11 +39,9 @@ def test_every_key_can_be_set(tmp_path: Path) -> None:
     }
     assert found["packs"]["scheduling-safety"]["parameters"] == {"allowedReservedValues": "mine 7"}
     assert [row["kind"] for row in found["workloads"]] == ["Train", "NIMService"]
-    defaults, without = (
-        dict(_leaves(Settings().model_dump(mode="json", by_alias=True))),
-        ("packs", "sunk", "parameters"),
-    )
-    assert [path for path, value in _leaves(found) if defaults.get(path) == value] == [without]
+    defaults = dict(_leaves(Settings().model_dump(mode="json", by_alias=True)))
+    alike = [path for path, value in _leaves(found) if defaults.get(path) == value]
+    assert alike == [("packs", "sunk", "parameters")]
 
 
 def _given(value: Any, given: Any) -> Any:
@@ -93,8 +96,7 @@ def test_off_may_stand_without_quotes(tmp_path: Path) -> None:
         for key in reversed(path):
             section = {key: section}
         try:
-            (tmp_path / "cks.yaml").write_text(yaml.safe_dump(section), encoding="utf-8")
-            return read(tmp_path / "cks.yaml")
+            return read(_file(tmp_path, yaml.safe_dump(section)))
         except SettingsError:
             return None
 
@@ -135,12 +137,97 @@ def test_what_is_wrong_on_the_command_line_is_said_at_once() -> None:
 
 def test_a_level_is_its_label(tmp_path: Path) -> None:
     """The label key alone is a whole level: it is read as the map of it is, within a list of both forms too."""
-    head = "topology:\n  topologies:\n  - name: halls\n    levels: "
-    short = _read(tmp_path, f"{head}[example.org/site, {{nodeLabel: example.org/hall}}]\n")
-    long = _read(tmp_path, f"{head}[{{nodeLabel: example.org/site, alias: ''}}, example.org/hall]\n")
+    levels = "[example.org/site, {nodeLabel: example.org/hall}]"
 
-    assert short == long
-    assert short["topology"]["topologies"][0]["levels"] == (
+    found = _read(tmp_path, f"topology: {{topologies: [{{name: halls, levels: {levels}}}]}}")
+
+    assert found["topology"]["topologies"][0]["levels"] == (
         {"nodeLabel": "example.org/site", "alias": ""},
         {"nodeLabel": "example.org/hall", "alias": ""},
     )
+
+
+_MISTAKES: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+    (Path(__file__).parent / "mistakes.yaml").read_text(encoding="utf-8")
+)
+
+
+def _errors(directory: Path, text: str) -> list[str]:
+    """The lines of the error, without the name of the file."""
+    file = _file(directory, text)
+    with pytest.raises(SettingsError) as caught:
+        read(file)
+    lines = str(caught.value).splitlines()
+    assert [line for line in lines if not line.startswith(f"{file}:")] == []
+    return [line.removeprefix(f"{file}:") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        pytest.param(row["text"], row["errors"], id=f"{group}-{number}")
+        for group, rows in _MISTAKES.items()
+        for number, row in enumerate(rows)
+    ],
+)
+def test_a_mistake_is_named_with_what_was_found(tmp_path: Path, text: str, errors: list[str]) -> None:
+    """Each mistake has its line, its key, what was found and what was probably meant, all of them at once."""
+    assert _errors(tmp_path, text) == errors
+
+
+@pytest.mark.parametrize("day", ["2026-02-31", "2026-13-01", "0000-01-01"])
+def test_a_day_that_does_not_exist_is_an_error(tmp_path: Path, day: str) -> None:
+    """A date that no calendar has is a mistake in line 4 and not the end of the tool."""
+    (error,) = _errors(tmp_path, f"exceptions:\n- rules: [labels]\n  reason: why\n  until: {day}\n")
+
+    assert error.startswith("4:")
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing file and a directory in its place are errors with their cause, bytes that are no text with theirs."""
+    for path, cause in ((tmp_path / "none.yaml", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(SettingsError, match=f"^{path}: cannot be read: {cause}"):
+            read(path)
+    file = _file(tmp_path, "")
+    file.write_bytes(b"log: \xff\n")
+    with pytest.raises(SettingsError, match=f"^{file}: not UTF-8 text: invalid start byte at byte 5$"):
+        read(file)
+
+
+def test_the_packs_are_those_that_are_shipped() -> None:
+    """Each folder with policies is a pack of the settings."""
+    folders = {path.parents[1].name for path in packfiles.PACKS.glob("*/*/policy.yaml")}
+
+    assert set(PacksSettings.names()) == folders
+
+
+def test_a_mode_stands_for_its_pack(tmp_path: Path) -> None:
+    """A pack is its mode, off with and without quotes, or a map; numbers and lists become a ConfigMap's texts."""
+    text = """packs:
+      sunk: off
+      scheduling-safety: "audit"
+      interruptable-qos:
+        policies: {interruptable-candidate: off, interruptable-drain: enforce}
+        parameters: {maxTerminationGracePeriodSeconds: 60, databaseImages: [postgres, redis]}
+    """
+
+    assert read(_file(tmp_path, text)).packs == PacksSettings(
+        sunk=PackSettings(mode="off"),
+        **{
+            "scheduling-safety": PackSettings(mode="audit"),
+            "interruptable-qos": PackSettings(
+                policies={"interruptable-candidate": "off", "interruptable-drain": "enforce"},
+                parameters={"maxTerminationGracePeriodSeconds": "60", "databaseImages": "postgres redis"},
+            ),
+        },
+    )
+
+
+def test_packs_are_on_unless_all_are_off() -> None:
+    """By default all warn. A policy that is on puts its pack on."""
+    every = dict.fromkeys(PacksSettings.names(), "off")
+    one = {**every, "sunk": {"mode": "off", "policies": {"lock-toleration": "warn"}}}
+
+    packs = [Settings.model_validate({"packs": given}).packs for given in ({}, every, one)]
+    assert [pack.is_on for pack in packs] == [True, False, True]
+    assert [pack.mode for pack in packs[0].by_name.values()] == ["warn"] * len(every)

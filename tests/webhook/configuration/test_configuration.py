@@ -1,4 +1,4 @@
-"""The configuration that is in force follows its files, tells what has changed, and what cannot be used changes nothing."""
+"""The configuration in force follows its files and tells what has changed; what cannot be used changes nothing."""
 
 import asyncio
 from pathlib import Path

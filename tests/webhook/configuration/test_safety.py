@@ -106,18 +106,6 @@ def test_entries_of_the_default_rules() -> None:
     }
 
 
-def test_entries_of_rules_that_refuse() -> None:
-    """Where an operator lets them refuse, they fail closed outside of system Namespaces, and open there."""
-    entries = _entries(_rules(**_REFUSING))
-
-    assert {path: entry for path, entry in entries.items() if path.startswith("/validate/policies")} == {
-        "/validate/policies policies": ("Fail 5", [_OWN, _OTHERS], _JOINED),
-        "/validate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], _JOINED),
-        "/validate/policies-ignore policies-ignore": ("Ignore 3", [_OWN], _JOINED),
-    }
-    assert entries["/mutate/pods pods"] == ("Ignore 3", [_OWN], [])
-
-
 _ESSENTIAL = {
     "/validate/policies policies": ("Fail 5", [_OWN, _OTHERS], ["not-essential"]),
     "/validate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], []),
@@ -156,6 +144,16 @@ _ESSENTIAL = {
             id="a-resource-of-ones-own",
         ),
         pytest.param(
+            [],
+            _REFUSING,
+            {
+                "/validate/policies policies": ("Fail 5", [_OWN, _OTHERS], _JOINED),
+                "/validate/policies system-policies": ("Ignore 1", [_OWN, _SYSTEM], _JOINED),
+                "/validate/policies-ignore policies-ignore": ("Ignore 3", [_OWN], _JOINED),
+            },
+            id="built-in-rules",
+        ),
+        pytest.param(
             [_policy("reviews", "[tokenreviews]")],
             {},
             {path: entry for path, entry in _ESSENTIAL.items() if "essential-" not in path},
@@ -164,8 +162,8 @@ _ESSENTIAL = {
     ],
 )
 def test_entries_of_policies(texts: list[str], settings: Json, expected: Json) -> None:
-    """A group that fails closed is told of the same writes in two or three parts, and in one where it fails open."""
-    found = _entries(_rules(*texts, **_NO_OTHERS, **settings))
+    """What fails closed is told of the same writes in two or three parts, of system Namespaces by one that is open."""
+    found = _entries(_rules(*texts, **{**(_NO_OTHERS if texts else {}), **settings}))
 
     assert {path: entry for path, entry in found.items() if "policies" in path} == expected
 

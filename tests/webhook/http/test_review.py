@@ -11,7 +11,7 @@ from support.builders import Json, pod
 from support.service.reviews import UID, body, review
 
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
-from webhook.http.review import METADATA, Decoder
+from webhook.http.review import Decoder
 
 _DECODER = Decoder({"metadata", "spec"})
 _ALICE = UserInfo(
@@ -176,7 +176,9 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-_METADATA = st.fixed_dictionaries({}, optional=dict.fromkeys(METADATA, _VALUES)) | _SIMPLE | st.lists(_SIMPLE)
+_KEPT = ("name", "generateName", "namespace", "uid", "labels", "annotations")
+_KEPT += ("ownerReferences", "deletionTimestamp", "finalizers")
+_METADATA = st.fixed_dictionaries({}, optional=dict.fromkeys(_KEPT, _VALUES)) | _SIMPLE | st.lists(_SIMPLE)
 
 
 @settings(max_examples=200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +13,7 @@ import yaml
 from support.api.fakeapi import NAMESPACES, named
 from support.api.podapi import PodApi
 from support.gangs.world import World, required
-from support.patience import PATIENCE, until
+from support.patience import until
 from support.service.installation import kubeconfig
 from support.service.processes import Service
 
@@ -84,9 +83,7 @@ async def test_serve_says_that_there_is_no_placer(api: PodApi, tmp_path: Path) -
     waits = "there is no Lease cks-admission/cks-admission-placer: gangs with a placement wait"
     async with Service(tmp_path, **sections(api, tmp_path, apart=True)) as service:
         await service.event("serving")
-        async with asyncio.timeout(PATIENCE):
-            while waits not in (ready := await service.ask("/readyz")).text:
-                pass
+        ready = await service.shows(waits, "/readyz")
 
     assert ready.status == 200
     assert (api.patches, api.lists("/api/v1/pods")) == ({}, [])

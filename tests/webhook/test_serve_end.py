@@ -10,7 +10,7 @@ from support.builders import pod
 from support.patience import until
 from support.service.processes import Service, until_closed
 from support.service.reviews import answer_of, body, refused_body
-from support.service.wire import JSON, Reply, connected, head
+from support.service.wire import JSON, connected, head
 
 _CONNECTIONS = 8
 
@@ -71,7 +71,7 @@ async def test_a_review_under_way_is_answered_after_the_port_has_closed(tmp_path
         port = await service.port()
         async with connected(port, service.context()) as wire:
             await wire.send(head("/validate?timeout=30s", len(sent), JSON) + sent[:100])
-            await _in_flight(service)
+            await service.shows("\ncks_admission_requests_in_flight 1.0\n")
             service.signal(signal.SIGTERM)
             await until_closed(port)
             await wire.send(sent[100:])
@@ -87,19 +87,12 @@ async def test_a_caller_that_never_finishes_is_not_waited_for_for_ever(tmp_path:
     settings = {"drainSeconds": 0.1, "graceSeconds": 0.2}
     async with Service(tmp_path, listen=settings) as service, service.connection() as wire:
         await wire.send(head("/validate?timeout=30s", 5000, JSON) + b"{")
-        await _in_flight(service)
+        await service.shows("\ncks_admission_requests_in_flight 1.0\n")
         service.signal(signal.SIGTERM)
         code = await service.ended(15)  # the caller would be given twice that
 
     assert code == 0
     assert service.events[-1]["event"] == "stopped"
-
-
-async def _in_flight(service: Service) -> None:
-    """Wait until a review is being received."""
-    reply: Reply | None = None
-    while reply is None or "\ncks_admission_requests_in_flight 1.0\n" not in reply.text:
-        reply = await service.ask("/metrics")
 
 
 @pytest.mark.parametrize(

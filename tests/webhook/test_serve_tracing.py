@@ -1,11 +1,10 @@
 """The traces of the real process, as a receiver gets them."""
 
-import asyncio
 import socket
 from pathlib import Path
 
 from support.builders import pod
-from support.patience import PATIENCE, until
+from support.patience import until
 from support.service.processes import Service, free_port
 from support.service.receiver import receiving
 from support.service.reviews import UID, body, refused_body
@@ -13,15 +12,8 @@ from support.service.wire import JSON
 
 _TRACE, _PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 _SENT = JSON + f"traceparent: 00-{_TRACE}-{_PARENT}-01\r\n".encode()
+_COUNTED = 'cks_admission_traces_total{{outcome="{}"}} 1.0\n'
 _UNSAMPLED = JSON + f"traceparent: 00-{_TRACE[::-1]}-{_PARENT}-00\r\n".encode()
-
-
-async def _counted(service: Service, outcome: str) -> None:
-    """Wait until one trace is counted."""
-    line = f'cks_admission_traces_total{{outcome="{outcome}"}} 1.0\n'
-    async with asyncio.timeout(PATIENCE):
-        while line not in (await service.ask("/metrics")).text:
-            pass
 
 
 async def test_a_trace_goes_on_with_the_span_of_the_caller(tmp_path: Path) -> None:
@@ -65,7 +57,7 @@ async def test_reviews_in_a_child_process_are_traced(tmp_path: Path) -> None:
         Service(tmp_path, tracing={"endpoint": receiver.address, "share": 1}) as service,
     ):
         await service.answer(body(pod(annotations={"large": "x" * 300 * 1024})), "/validate/labels")
-        await _counted(service, "sent")
+        await service.shows(_COUNTED.format("sent"))
 
         (trace,) = {span.trace for span in receiver.spans}
         review, *parts = receiver.of(trace)
@@ -79,7 +71,7 @@ async def test_a_receiver_that_is_down_keeps_nobody_waiting(tmp_path: Path) -> N
         async with Service(tmp_path, tracing={"endpoint": f"http://127.0.0.1:{port}", "share": 1}) as service:
             await service.answer(refused_body())
             lost = await service.event("traces lost")
-            await _counted(service, "lost")
+            await service.shows(_COUNTED.format("lost"))
 
             assert lost["reason"].startswith(f"http://127.0.0.1:{port}: Failed to export spans")
             assert "tracing: http://" in (await service.ask("/readyz?verbose")).text

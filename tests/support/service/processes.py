@@ -122,6 +122,13 @@ class Service:
             await wire.send(head(path, 0, method="GET"))
             return await wire.reply()
 
+    async def shows(self, text: str, path: str = "/metrics") -> Reply:
+        """Wait until a page of the health port has a text; the page."""
+        async with asyncio.timeout(PATIENCE):
+            while text not in (reply := await self.ask(path)).text:
+                pass
+        return reply
+
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Wire]:
         """A connection to the TLS port."""

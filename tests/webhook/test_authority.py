@@ -61,18 +61,14 @@ _EMPTY, _FIRST, _BOTH = _watch(b""), _watch(_OLD), _watch(_OLD + _NEW)
         pytest.param(
             [(_AUTHORITY, _FIRST, 0), (_AUTHORITY, _EMPTY, 1), (_AUTHORITY, _FIRST, 2)],
             [True, False, False],
-            id="one-that-goes-has-to-settle-anew",
+            id="it-goes",
         ),
         pytest.param(
             [(one, _BOTH, seconds) for seconds in (0, _SETTLED) for one in (_AUTHORITY, _LATER)],
             [True, False, True, True],
-            id="a-later-one-has-to-settle-even-if-it-is-there",
+            id="a-later-one-that-is-there",
         ),
-        pytest.param(
-            [(_AUTHORITY, WatchState(), 0), (_AUTHORITY, _FIRST, 0)],
-            [False, True],
-            id="a-process-that-starts-waits-for-the-first-list-only",
-        ),
+        pytest.param([(_AUTHORITY, WatchState(), 0), (_AUTHORITY, _FIRST, 0)], [False, True], id="at-start"),
         pytest.param([(_AUTHORITY, WatchState(synced=True), 0)], [True], id="nothing-is-registered"),
         # What is there at the start has been there for long: in each caBundle of the service, or it is not known.
         pytest.param([(_LATER, _watch(), 0)], [True], id="no-entry-of-ours"),

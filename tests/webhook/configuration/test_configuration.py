@@ -110,22 +110,16 @@ _UNKNOWN = (
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        pytest.param(
-            "labels: {action: [}", "cks.yaml:1:19: not valid YAML: did not find expected node content", id="yaml"
-        ),
-        pytest.param(
+        ("labels: {action: [}", "cks.yaml:1:19: not valid YAML: did not find expected node content"),
+        (
             "sunk:\n  action: warn\nlabels:\n  acton: deny\n",
             "cks.yaml:4: labels.acton: unknown key; did you mean action?",
-            id="key",
         ),
-        pytest.param("exceptions: [{rules: [label], reason: x, until: 2099-01-01}]", _UNKNOWN, id="name-of-no-rule"),
-        pytest.param(
-            "topology: {files: [none.yaml]}", "none.yaml: cannot be read: No such file or directory", id="topologies"
-        ),
-        pytest.param(
+        ("exceptions: [{rules: [label], reason: x, until: 2099-01-01}]", _UNKNOWN),
+        ("topology: {files: [none.yaml]}", "none.yaml: cannot be read: No such file or directory"),
+        (
             "topology: {default: {topology: coreweave, preferred: rak}}",
             'topology.default.preferred: "rak" is no level of topology "coreweave"',
-            id="rules",
         ),
     ],
 )

@@ -144,9 +144,7 @@ _KEY = "x.coreweave.com/y"
     ("obj", "verdict"),
     [
         pytest.param(pod(labels={_KEY: "a"}), "admit", id="kind-of-the-core"),
-        pytest.param(
-            resource("compute.coreweave.com/v1", "NodePool", labels={_KEY: "a"}), "admit", id="kind-of-a-group"
-        ),
+        pytest.param(resource("compute.coreweave.com/v1", "NodePool", labels={_KEY: "a"}), "admit", id="grouped"),
         pytest.param(pod(labels={_KEY: "b"}), "deny", id="another-value"),
         pytest.param(resource("v1", "ConfigMap", labels={_KEY: "a"}), "deny", id="another-kind"),
         pytest.param(pod(labels={"qos.coreweave.cloud/interruptable": "true"}), "deny", id="a-shipped-one"),

@@ -116,9 +116,7 @@ _ESSENTIAL = {
 @pytest.mark.parametrize(
     ("texts", "settings", "expected"),
     [
-        pytest.param(
-            [_policy("all", "['*/*']"), _policy("pods", "[pods]")], {}, _ESSENTIAL, id="one-of-two-is-for-everything"
-        ),
+        pytest.param([_policy("all", "['*/*']"), _policy("pods", "[pods]")], {}, _ESSENTIAL, id="one-for-all"),
         pytest.param(
             [_policy("workloads", "[deployments]"), _policy("open", "['nodes/status']", "Ignore"), _CHANGE],
             {},
@@ -141,7 +139,7 @@ _ESSENTIAL = {
             [_policy("pools", "[pools]")],
             {"safety": {"resources": ["pools.example.org"]}},
             _ESSENTIAL,
-            id="a-resource-of-ones-own",
+            id="own-resource",
         ),
         pytest.param(
             [],

@@ -97,49 +97,28 @@ _KNOWS_MANY = Directory({name: {} for name in _MANY})
 @pytest.mark.parametrize(
     ("asking", "resolver", "path", "cause"),
     [
-        pytest.param(
-            _TEAM, Unreachable("no route"), "/validate", "namespace team could not be read: no route", id="unreachable"
-        ),
-        pytest.param(
-            _TEAM, Unreachable("no route"), "/mutate", "namespace team could not be read: no route", id="in-a-mutation"
-        ),
-        pytest.param(
-            _TEAM,
-            None,
-            "/validate",
-            "namespace 'team' is not known yet, and there is no cluster to ask",
-            id="no-cluster",
-        ),
-        pytest.param(
-            _TEAM, _Broken(), "/validate", "namespace 'team' is not known yet: RuntimeError: torn", id="defect"
-        ),
-        pytest.param(
-            _TEAM,
-            Directory(),
-            "/validate",
-            "namespace 'team' is not known yet, although it was looked for",
-            id="brings-nothing",
-        ),
-        pytest.param(
+        (_TEAM, Unreachable("no route"), "/validate", "namespace team could not be read: no route"),
+        (_TEAM, Unreachable("no route"), "/mutate", "namespace team could not be read: no route"),
+        (_TEAM, None, "/validate", "namespace 'team' is not known yet, and there is no cluster to ask"),
+        (_TEAM, _Broken(), "/validate", "namespace 'team' is not known yet: RuntimeError: torn"),
+        (_TEAM, Directory(), "/validate", "namespace 'team' is not known yet, although it was looked for"),
+        (
             _reading,
             Directory(),
             "/validate",
             "ConfigMap limits in namespace team is not known yet, although it was looked for",
-            id="parameters",
         ),
-        pytest.param(
+        (
             NeedsNamespaces(*_MANY),
             _KNOWS_MANY,
             "/validate",
             f"namespace 'n{LOOKUPS}' is not known yet, and one review looks for {LOOKUPS} things at most",
-            id="more-than-any-rule-needs",
         ),
-        pytest.param(
+        (
             NeedsNamespaces("n1"),
             _KNOWS_MANY,
             "/validate?timeout=50ms",
             "namespace 'n1' is not known yet, and no time was left to ask the API server",
-            id="no-time-left",
         ),
     ],
 )
@@ -236,14 +215,9 @@ async def test_authorization_is_asked_for_once_and_anew_for_every_review(serve: 
 @pytest.mark.parametrize(
     ("resolver", "count", "found"),
     [
-        pytest.param(None, 1, "there is no cluster to ask", id="no-cluster"),
-        pytest.param(Unreachable(), 1, "connection refused", id="unreachable"),
-        pytest.param(
-            Directory(),
-            CHECKS + 1,
-            f"over {CHECKS} authorization checks in one review",
-            id="more-than-a-policy-may-ask",
-        ),
+        (None, 1, "there is no cluster to ask"),
+        (Unreachable(), 1, "connection refused"),
+        (Directory(), CHECKS + 1, f"over {CHECKS} authorization checks in one review"),
     ],
 )
 async def test_authorization_that_cannot_be_asked_is_an_errored_answer(

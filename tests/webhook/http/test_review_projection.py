@@ -32,31 +32,18 @@ _OBJECT: Json = {
 @pytest.mark.parametrize(
     ("paths", "kept"),
     [
-        pytest.param(["data"], {"data": {"a": "b"}}, id="a-field"),
-        pytest.param(["spec.tolerations"], {"spec": {"tolerations": [{"key": "a"}]}}, id="a-path"),
-        pytest.param(["status.phase", "spec.y.z"], {"spec": {}}, id="what-is-not-there"),
-        pytest.param(
-            ["spec.containers[*].resources"],
-            {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}}}, {}]}},
-            id="in-every-item",
-        ),
-        pytest.param(
+        (["data"], {"data": {"a": "b"}}),
+        (["spec.tolerations"], {"spec": {"tolerations": [{"key": "a"}]}}),
+        (["status.phase", "spec.y.z"], {"spec": {}}),
+        (["spec.containers[*].resources"], {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}}}, {}]}}),
+        (
             ["spec.roles.*.template", "spec.x"],
             {"spec": {"x": 1, "roles": {"worker": {"template": {"spec": {}}}, "chief": {}}}},
-            id="in-every-value",
         ),
-        pytest.param(["spec.x", "spec"], {"spec": _OBJECT["spec"]}, id="a-path-and-its-parent"),
-        pytest.param(
-            ["spec.roles.*.replicas", "spec.roles.worker.template"],
-            {"spec": {"roles": _OBJECT["spec"]["roles"]}},
-            id="every-value-and-one-by-name",
-        ),
-        pytest.param(
-            ["spec.containers[*].name", "spec.containers.a"],
-            {"spec": {"containers": _OBJECT["spec"]["containers"]}},
-            id="a-list-and-a-map",
-        ),
-        pytest.param([], {}, id="nothing"),
+        (["spec.x", "spec"], {"spec": _OBJECT["spec"]}),
+        (["spec.roles.*.replicas", "spec.roles.worker.template"], {"spec": {"roles": _OBJECT["spec"]["roles"]}}),
+        (["spec.containers[*].name", "spec.containers.a"], {"spec": {"containers": _OBJECT["spec"]["containers"]}}),
+        ([], {}),
     ],
 )
 def test_the_paths_that_are_decoded_are_those_that_were_asked_for(paths: list[str], kept: Json) -> None:
@@ -191,24 +178,22 @@ _TOPOLOGIES = {"group": "kai.scheduler", "version": "v1alpha1", "resource": "top
             {"userInfo": _KUBELET},
             "labels",
             "deny",
-            id="mirror-of-another-node",
+            id="others-mirror",
         ),
-        pytest.param(
-            resource("v1", "Node"), {"old": resource("v1", "Node", _TAINTED)}, "guard", "warn", id="taint-taken-away"
-        ),
+        pytest.param(resource("v1", "Node"), {"old": resource("v1", "Node", _TAINTED)}, "guard", "warn", id="taint"),
         pytest.param(
             resource("v1", "Namespace", labels=_THEIRS),
             {"old": resource("v1", "Namespace", _FINALIZED, labels=_THEIRS)},
             "guard",
             "warn",
-            id="finalizer-taken-away",
+            id="finalizer",
         ),
         pytest.param(
             resource("kai.scheduler/v1alpha1", "Topology", _TWICE),
             {"resource": _TOPOLOGIES, "namespace": ""},
             "topologies",
             "deny",
-            id="level-that-stands-twice",
+            id="level",
         ),
     ],
 )

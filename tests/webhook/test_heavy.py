@@ -5,55 +5,42 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from support.service.reviews import NeedsNamespaces, rule
 
-from policies.engine.interruption import Key, Missing, PostponedError, TimeLimitError
+from policies.engine.facts import NamespaceKey
+from policies.engine.interruption import Missing, PostponedError, TimeLimitError
 from webhook import heavy
 from webhook.heavy import SLICE, TIMES, Allowance, Slice, SlowPolicies
 from webhook.measures import MOST, OTHERS
 from webhook.metrics import Metrics
 
 
-class _Named(Key[str]):
-    """A key of no interest."""
-
-    missing = "not known"
-
-
-_KEY = _Named()
-
-
-def _spin(seconds: float) -> None:
+def _spin() -> None:
     """Use processor time without ever looking at a clock of a review."""
-    until = time.thread_time() + seconds
+    until = time.thread_time() + 0.2
     while time.thread_time() < until:
         pass
 
 
-def test_time_that_is_not_used_does_not_count() -> None:
-    """A process that the kernel does not run for a while has not spent its slice."""
+def _spin_aside() -> None:
+    other = threading.Thread(target=_spin)
+    other.start()
+    other.join()
+
+
+@pytest.mark.parametrize("wait", [lambda: time.sleep(0.2), _spin_aside], ids=["sleep", "thread"])
+def test_time_of_others_does_not_count(wait: Callable[[], None]) -> None:
+    """A process that the kernel does not run for a while has not spent its slice, nor one whose other thread reads."""
     clock = Slice()
 
-    def sleep() -> bool:
-        time.sleep(0.2)
+    def look() -> bool:
+        wait()
         return clock()
 
-    assert clock.run(sleep) is False
-
-
-def test_time_that_another_thread_uses_does_not_count() -> None:
-    """Reading policies, which takes seconds of another thread, makes no review a heavy one."""
-    clock = Slice()
-
-    def wait() -> bool:
-        other = threading.Thread(target=_spin, args=(0.2,))
-        other.start()
-        other.join()
-        return clock()
-
-    assert clock.run(wait) is False
+    assert clock.run(look) is False
 
 
 def test_the_slice_is_for_all_evaluations_of_a_review(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +56,7 @@ def test_the_slice_is_for_all_evaluations_of_a_review(monkeypatch: pytest.Monkey
             nonlocal time
             time += used
             seen.append(clock())
-            raise Missing(_KEY)
+            raise Missing(NamespaceKey("team"))
 
         try:
             clock.run(look)

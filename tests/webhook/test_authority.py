@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -147,7 +147,7 @@ class _Managing:
 
     def __init__(self, world: _World, stores: Sequence[SecretStore]) -> None:
         self.world = world
-        self.leader: Any = SimpleNamespace(leading=True, holder="me")
+        self.leader = cast("Any", SimpleNamespace(leading=True, holder="me"))
         self.known: set[Certificate] | None = None
         self.shown: list[Certificate | None] = []
         self.metrics = Metrics("manage")

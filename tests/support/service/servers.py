@@ -154,6 +154,8 @@ class Directory:
                 self.asked.append((str(key), seconds))
                 if str(key) in self._parameters:
                     self._known[key] = KnownParameters("Namespaced", ({"metadata": {"name": key.name}},))
+            case _:
+                raise NotImplementedError
         return self.facts().look_up(key)
 
     def facts(self) -> Facts:

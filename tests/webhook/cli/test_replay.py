@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import Json, pod
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 from support.service.commands import run
 from support.service.reviews import answer_of, body
 

@@ -91,7 +91,6 @@ def _deaf(_request: AdmissionRequest, _facts: Facts) -> Sequence[Violation]:
 
 
 _TEAM = NeedsNamespaces("team")
-_KNOWS_MANY = Directory({name: {} for name in _MANY})
 
 
 @pytest.mark.parametrize(
@@ -110,13 +109,13 @@ _KNOWS_MANY = Directory({name: {} for name in _MANY})
         ),
         (
             NeedsNamespaces(*_MANY),
-            _KNOWS_MANY,
+            Directory({name: {} for name in _MANY}),
             "/validate",
             f"namespace 'n{LOOKUPS}' is not known yet, and one review looks for {LOOKUPS} things at most",
         ),
         (
             NeedsNamespaces("n1"),
-            _KNOWS_MANY,
+            Directory({"n1": {}}),
             "/validate?timeout=50ms",
             "namespace 'n1' is not known yet, and no time was left to ask the API server",
         ),

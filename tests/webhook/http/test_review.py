@@ -112,8 +112,8 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-_KEPT = ("name", "generateName", "namespace", "uid", "labels", "annotations")
-_KEPT += ("ownerReferences", "deletionTimestamp", "finalizers")
+_NAMES = ("name", "generateName", "namespace", "uid")
+_KEPT = (*_NAMES, "labels", "annotations", "ownerReferences", "deletionTimestamp", "finalizers")
 _METADATA = st.fixed_dictionaries({}, optional=dict.fromkeys(_KEPT, _VALUES)) | _SIMPLE | st.lists(_SIMPLE)
 
 

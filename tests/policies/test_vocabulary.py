@@ -2,51 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
+
 from policies import vocabulary
 from policies.kubernetes.name import label_key
 
-_KNOWN = {
-    "backend.coreweave.cloud/superpod": "place",
-    "ib.coreweave.cloud/leafgroup-name": "place",
-    "backend.coreweave.cloud/neighbors.expected.ibp0.port-id": "measure",
-    "ib.coreweave.cloud/ports.active": "measure",
-    "backend.coreweave.cloud/flavor": "trait",
-    "node.coreweave.cloud/reserved-desired": "trait",
-    "fabric.topograph.run/tier-12": "place",
-    "nvidia.com/gpu.clique": "place",
-    "topology.k8s.aws/capacity-block-id": "trait",
-    "network.topology.kubernetes.io/spine": "place",
-    "node.kubernetes.io/instance-type": "trait",
-}
-_MISSPELT = {
-    "backend.coreweave.cloud/superPod": "backend.coreweave.cloud/superpod",
-    "backend.coreweave.cloud/leaf_group": "backend.coreweave.cloud/leafgroup",
-    "backend.coreweave.cloud/fabirc": "backend.coreweave.cloud/fabric",
-    "backend.coreweave.cloud/rack": "node.coreweave.cloud/rack",
-    "ib.coreweave.cloud/flavor": "backend.coreweave.cloud/flavor",
-    "backend.coreweave.com/superpod": "backend.coreweave.cloud/superpod",
-    "backend.corewave.cloud/superpod": "backend.coreweave.cloud/superpod",
-    "coreweave.cloud/superpod": "backend.coreweave.cloud/superpod",
-    "topology.k8s.aws/network-layer-3": "topology.k8s.aws/network-node-layer-3",
-    "network.topology.nvidia.com/spines": "network.topology.nvidia.com/spine",
-    "accelerator.topograph.run/subdomain": "accelerator.topograph.run/sub-domain",
-    "nvidia.com/gpu-clique": "nvidia.com/gpu.clique",
-    "kubernetes.io/hostName": "kubernetes.io/hostname",
-    "topology.kubernetes.io/hostname": "kubernetes.io/hostname",
-    "kubernetes.io/zone": "topology.kubernetes.io/zone",
-}
-_OTHERS = (
-    *(
-        "example.org/rack",
-        "superpod",
-        "",
-        "/",
-        "kai.scheduler/node-pool",
-        "nvidia.com/gpu.product",
-        "nvidia.com/gpu.count",
-    ),
-    *("cloud.google.com/gke-nodepool", "node.kubernetes.io/exclude-from-external-load-balancers", "a" * 5000),
-)
+_KEYS = yaml.safe_load(Path(__file__).with_name("vocabulary.yaml").read_text(encoding="utf-8"))
+_KNOWN, _MISSPELT, _OTHERS = _KEYS["known"], _KEYS["misspelt"], [*_KEYS["others"], "a" * 5000]
 
 
 def test_what_a_key_says() -> None:

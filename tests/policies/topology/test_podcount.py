@@ -8,11 +8,17 @@ from typing import Any
 import pytest
 import yaml
 from support.builders import WORKLOADS
+from support.gangs.world import required
+from support.tables import rows
 
 from policies.objects.fieldpath import locate, parse
-from policies.topology.podcount import due, podcount
+from policies.topology.placer.opening import placement_of
+from policies.topology.podcount import ROOT_KINDS, STAGED, Need, due, needs, podcount
 
 _CASES = yaml.safe_load((Path(__file__).parent / "podcount.yaml").read_text(encoding="utf-8"))
+
+_T = _CASES["template"]
+_PLACEMENT = placement_of(_T)
 
 
 def _kind(case: dict[str, Any]) -> tuple[str, str]:
@@ -43,3 +49,42 @@ def test_due(case: dict[str, Any]) -> None:
     (location, _), *_ = locate(case["object"], parse(case["template"]))
 
     assert due(_kind(case), case["object"], location) == case["pods"]
+
+
+@rows(__file__, "needs")
+def test_needs(kind: str, spec: Any, metadata: Any, needs: list[Any] | None) -> None:
+    """Each template of a root has its role and its count, and comes in a stage or a phase after others."""
+    found = needs({"metadata": metadata or {}, "spec": spec}, WORKLOADS[_kind({"kind": kind})], _PLACEMENT)
+
+    assert (found and [[n.role, n.count, n.stage, n.phase, n.single] for n in found]) == expected
+
+
+def test_every_root_is_tried() -> None:
+    """There is a row for each kind of root, and each kind that comes in stages is a root."""
+    assert set(map(_kind, _CASES["needs"])) == set(ROOT_KINDS)
+    assert STAGED <= ROOT_KINDS
+
+
+def test_another_placement_is_another_gang() -> None:
+    """Only templates with the very placement are meant; where none has it, nothing is known."""
+    other = {**_T, "metadata": {"annotations": required("rack", preferred="hostname")}}
+    tasks = [{"name": "a", "replicas": 2, "template": _T}, {"name": "b", "replicas": 3, "template": other}]
+    row = WORKLOADS["batch.volcano.sh", "Job"]
+    obj: dict[str, Any] = {"spec": {"tasks": tasks}}
+
+    assert needs(obj, row, _PLACEMENT) == [Need("a", 2, _T)]
+    assert needs(obj, row, placement_of(other)) == [Need("b", 3, other)]
+    assert needs(obj, row, placement_of({"metadata": {"annotations": required("superpod")}})) is None
+
+
+@pytest.mark.parametrize(("number", "behind"), [(40, 40), (1500, 1)], ids=["each after all before it", "a long chain"])
+def test_many_that_depend_on_others(number: int, behind: int) -> None:
+    """The order is found at once, however many paths lead from one to another and however long they are."""
+    names = [f"t{index}" for index in range(number)]
+    tasks = [
+        {"name": name, "replicas": 1, "template": _T, "dependsOn": {"name": names[max(0, index - behind) : index]}}
+        for index, name in enumerate(names)
+    ]
+    found = needs({"spec": {"tasks": tasks[::-1]}}, WORKLOADS["batch.volcano.sh", "Job"], _PLACEMENT)
+    assert found is not None
+    assert [one.stage for one in found] == [*reversed(range(number))]

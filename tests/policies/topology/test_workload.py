@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import FACTS, WORKLOADS, Json, merged, pod_spec, request
+from support.tables import rows
 
 from policies.engine.facts import Node
 from policies.topology.template import Options, Template, read
@@ -25,7 +25,7 @@ from policies.topology.workload import (
 )
 
 _TOPOLOGY = "kai.scheduler/topology"
-_REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
+_REQUIRED = f"{_TOPOLOGY}-required-placement"
 _BACKEND, _IB, _RACK = "backend.coreweave.cloud", "ib.coreweave.cloud", "node.coreweave.cloud/rack"
 _SUPERPOD = f"{_BACKEND}/superpod"
 
@@ -106,20 +106,7 @@ def test_the_requirement_of_a_topology_counts() -> None:
     assert _offer(job, nodes) == Offer(_SUPERPOD)
 
 
-@pytest.mark.parametrize(
-    ("change", "form", "obstacle"),
-    [
-        ({"metadata": {"annotations": {_PREFERRED: "kubernetes.io/hostname"}}}, "Job", "a preferred level is no part"),
-        ({"spec": {"template": {"spec": {"schedulerName": "mine"}}}}, "Job", "its scheduler is mine"),
-        ({"spec": {"scheduling": {"schedulingPolicy": {"basic": {}}}}}, "Job", "it says itself how it is scheduled"),
-        ({"spec": {"template": {"spec": {"schedulingGroup": {"podGroupName": "a"}}}}}, "Job", "it says itself how"),
-        ({"spec": {"parallelism": 1}}, "Job", "it has one Pod at a time"),
-        ({"spec": {"completionMode": "NonIndexed"}}, "Job", ""),
-        ({"spec": {"completionMode": "NonIndexed"}}, "PodGroup", "Kubernetes 1.36 makes gangs only of Indexed Jobs"),
-        ({"spec": {"completions": 9}}, "PodGroup", "Kubernetes 1.36 makes gangs only of Indexed Jobs"),
-        ({"spec": {"suspend": True}}, "PodGroup", ""),
-    ],
-)
+@rows(__file__, "obstacles")
 def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacle: str) -> None:
     """A Job of which Kubernetes makes no gang, or not with this constraint, gets none, with the reason."""
     made = _offer(merged(_job(), change), form=form)

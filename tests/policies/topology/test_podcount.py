@@ -52,7 +52,7 @@ def test_due(case: dict[str, Any]) -> None:
 
 
 @rows(__file__, "needs")
-def test_needs(kind: str, spec: Any, metadata: Any, needs: list[Any] | None) -> None:
+def test_needs(kind: str, spec: Any, metadata: Any, expected: list[Any] | None) -> None:
     """Each template of a root has its role and its count, and comes in a stage or a phase after others."""
     found = needs({"metadata": metadata or {}, "spec": spec}, WORKLOADS[_kind({"kind": kind})], _PLACEMENT)
 

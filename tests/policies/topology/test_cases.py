@@ -34,6 +34,7 @@ _FIELDS = {
     "topologies",
     "pools",
     "clustered",
+    "options",
     "room",
 }
 _ROOM = (("cpu", 64_000), ("memory", 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
@@ -57,7 +58,9 @@ def _pool(topology: Topology, pools: Mapping[str, Mapping[str, str]]) -> Topolog
 
 def _rules(case: Json) -> RuleSet:
     catalog = Catalog(_pool(topology, case.get("pools", {})) for topology in BUILT_IN)
-    placement = TopologyPlacement(catalog, Options(WORKLOADS, clustered=case.get("clustered", True)))
+    placement = TopologyPlacement(
+        catalog, Options(WORKLOADS, **{"clustered": case.get("clustered", True), **case.get("options", {})})
+    )
     read = reads(list(WORKLOADS.values()))
     return RuleSet([Rule("topology", _HOOKS, "deny", read, mutate=placement.mutate, validate=placement.validate)])
 

@@ -281,20 +281,6 @@ def test_what_was_not_applied() -> None:
     assert [_refusals(_changed(obj), rule=strict) for obj in (pod, job)] == [[], []]
 
 
-def test_a_preferred_placement_that_has_no_effect() -> None:
-    """It is refused, or warned of where that is configured."""
-    obj = _object("v1 Pod", _zone("z", **{_PREFERRED: "region"}))
-    lenient = TopologyPlacement(_CATALOG, Options(WORKLOADS, not_more_specific="warn"))
-
-    assert (_changed(obj), len(_refusals(obj))) == (obj, 1)
-    changed = _changed(obj, rule=lenient)
-    assert changed["spec"]["schedulingGates"] == [{"name": _GATE}]
-    assert (_refusals(changed, rule=lenient), _warnings(changed, rule=lenient)) == (
-        [],
-        [(f'metadata.annotations[{_PREFERRED}]: "region" is farther than the required "zone".')],
-    )
-
-
 _DEFAULT = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("kubernetes")))
 _NEAR = {_TOPOLOGY: "kubernetes", _PREFERRED: "zone"}
 
@@ -391,22 +377,6 @@ def test_pools_of_an_update() -> None:
     both, one = _pools("a", "b"), _pools("a", "a")
     assert [len(_refusals(new, old, rule)) for new, old in ((both, None), (both, one), (both, both), (one, both))] == [
         *(1, 1, 0, 0),
-    ]
-
-
-def test_what_a_scheduler_that_reads_annotations_cannot_know() -> None:
-    """Forms of the annotations that only this service knows are refused, also where the placement has no effect."""
-    rule = TopologyPlacement(_CATALOG, Options(WORKLOADS, not_more_specific="warn"))
-    asked = [
-        {_TOPOLOGY: "topograph-nvlink", _REQUIRED: "nvlink"},
-        {_TOPOLOGY: "coreweave", _REQUIRED: "superpod", _PREFERRED: "superpod=3"},
-    ]
-    queued = {"metadata": {"labels": {"kai.scheduler/queue": "research"}}}
-    found = [_refusals(merged(_object("batch/v1 Job", each), queued), rule=rule) for each in asked]
-
-    assert [[(each.value, each.problem) for each in refusals] for refusals in found] == [
-        [('"nvlink"', "is no level that the scheduler knows (label kai.scheduler/queue).")],
-        [('"superpod=3"', "names a domain, which the scheduler cannot read (label kai.scheduler/queue).")],
     ]
 
 

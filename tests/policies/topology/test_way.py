@@ -257,29 +257,3 @@ def test_without_a_flavor_the_author_is_told() -> None:
     assert _told(_written(merged(_job(), _QUEUED), facts=facts), _OFF, facts) == [
         'no ResourceFlavor of Kueue names topology "coreweave", so Kueue admits nothing that needs it'
     ]
-
-
-def test_a_gang_that_fits_nowhere_is_refused_where_no_nodes_come() -> None:
-    """With autoscaling off there is no use in waiting; the message has both numbers, and what could hold the gang."""
-    room = (("cpu", 64_000), ("memory", 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
-    labels = {"backend.coreweave.cloud/superpod": "1", "kubernetes.io/hostname": ""}
-    nodes = tuple(
-        Node(f"n{n}", {**labels, _RACK: str(n // 4), "kubernetes.io/hostname": f"n{n}"}, (), room) for n in range(8)
-    )
-    facts = StaticFacts(TODAY, cluster_nodes=nodes)
-    rule = _rule(autoscaling="off")
-    stored = _written(_job(), rule, facts)
-
-    [refused] = rule.validate(request(stored), facts)
-
-    assert stored["spec"]["template"]["metadata"]["annotations"] == _asked("rack")
-    assert (refused.path, refused.value, refused.problem, refused.summary, refused.remedy) == (
-        f"metadata.annotations[{_REQUIRED}]",
-        '"rack"',
-        (
-            "asks for what is not there: no rack can hold 8 Pods with 64 GPUs even if nothing else ran: "
-            "the largest (32 GPUs) holds 4."
-        ),
-        "The Job can never be placed.",
-        "Require superpod, or ask for less.",
-    )

@@ -234,6 +234,8 @@ def test_a_key_among_files_that_tell_nothing_is_not_overwritten(stored: Mapping[
     for bundle in (b"", theirs):
         with pytest.raises(ForeignFileError, match=r"tls\.key: it holds a private key and there is no tls\.crt"):
             plan({**_without(stored, LEAF_CERT), CA_CERT: b"", BUNDLE: bundle}, _NAMES, now)
+    decided = plan({**_without(stored, LEAF_CERT), CA_CERT: b""}, _NAMES, now)  # by the bundle the key is ours
+    assert decided.reasons[-1] == "tls.crt was renewed: tls.crt is missing"
 
 
 def test_a_whole_foreign_place_can_be_taken_over_on_purpose(now: datetime) -> None:

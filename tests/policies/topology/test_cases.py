@@ -18,7 +18,7 @@ from policies.engine.rule import Hook, Rule
 from policies.engine.ruleset import RuleSet
 from policies.topology import objects
 from policies.topology.rule import TopologyPlacement, reads
-from policies.topology.template import Options
+from policies.topology.template import Default, Options
 from policies.topology.topology import BUILT_IN, Catalog, Topology
 
 _EVERYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)
@@ -56,11 +56,15 @@ def _pool(topology: Topology, pools: Mapping[str, Mapping[str, str]]) -> Topolog
     return replace(topology, pool=LabelSelector(tuple(SelectorRequirement(k, "In", (v,)) for k, v in labels.items())))
 
 
+def _options(case: Json) -> dict[str, Any]:
+    """The options of a case, in which a default is its topology."""
+    options = {"clustered": case.get("clustered", True), **case.get("options", {})}
+    return {key: Default(value) if key == "default" else value for key, value in options.items()}
+
+
 def _rules(case: Json) -> RuleSet:
     catalog = Catalog(_pool(topology, case.get("pools", {})) for topology in BUILT_IN)
-    placement = TopologyPlacement(
-        catalog, Options(WORKLOADS, **{"clustered": case.get("clustered", True), **case.get("options", {})})
-    )
+    placement = TopologyPlacement(catalog, Options(WORKLOADS, **_options(case)))
     read = reads(list(WORKLOADS.values()))
     return RuleSet([Rule("topology", _HOOKS, "deny", read, mutate=placement.mutate, validate=placement.validate)])
 

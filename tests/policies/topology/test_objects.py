@@ -192,10 +192,13 @@ def test_workloads_that_name_what_changes(asked: Any, problem: str) -> None:
     ("leaving", "verdicts"), [("deny", [""]), ("warn", ["warn"]), ("audit", ["audit"]), ("off", [])]
 )
 def test_what_a_deletion_leads_to(leaving: Any, verdicts: list[str]) -> None:
-    """It is a setting, whatever else the rule refuses."""
+    """It is a setting, whatever else the rule refuses; a warning of a change is short and names one workload."""
     rule = TopologyObjects(Catalog(()), leaving)
+    several = [found.problem for found in rule.validate(_SHORTENED, _facts("Job a/1", "Job a/2", "Job a/3"))]
 
     assert [found.verdict for found in rule.validate(request(None, old=_topology()), _facts("Job a/train"))] == verdicts
+    named = "Job a/1 and 2 more" if leaving == "warn" else "Job a/1, Job a/2, Job a/3"
+    assert several == [f"loses a.example/y, and is named by {named}" for _ in verdicts]
 
 
 @rows(__file__, "written")

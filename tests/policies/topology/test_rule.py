@@ -212,30 +212,6 @@ def test_kinds_of_ones_own() -> None:
     assert _changed(moved[1], _changed(bus, rule=rule), rule) == moved[1]
 
 
-def test_annotations_that_were_wrong_before() -> None:
-    """An update that leaves them as they are only gets a warning; one that touches them is refused."""
-    old = _object("apps/v1 Deployment", {_TOPOLOGY: "kubernetes", _REQUIRED: "rack"})
-    same = merged(old, {"metadata": {"labels": {"a": "b"}}})
-    other = merged(old, {"metadata": {"annotations": {_REQUIRED: "spine"}}})
-
-    assert (_refusals(same, old), len(_refusals(other, old))) == ([], 1)
-    assert _warnings(same, old) == [
-        (f'metadata.annotations[{_REQUIRED}]: "rack" is no level of topology "kubernetes".')
-    ]
-
-
-def test_templates_that_an_update_brings() -> None:
-    """They get what is asked for around them where templates may change; elsewhere that would be too late."""
-    lws, ray = "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet", "ray.io/v1 RayCluster"
-    old = {**_object(lws, _zone("z")), "spec": {"leaderWorkerTemplate": {}}}
-    head = {**_object(ray, _zone("z")), "spec": at("headGroupSpec.template.spec", pod_spec())}
-    placed = _changed(head)
-    more = merged(placed, at(_inside(ray, "spec"), pod_spec()))
-
-    assert _carried(lws, _changed(_object(lws, _zone("z")), old)) == _zone("z")
-    assert (_changed(more, placed), _refusals(more, placed)) == (more, [])
-
-
 def test_what_comes_of_each_template() -> None:
     """For those who ask: who keeps the Pods of each template together, or why nobody does."""
     templates = {"leaderTemplate": {"spec": pod_spec()}, "workerTemplate": {"spec": pod_spec(_GPU)}}
@@ -310,29 +286,6 @@ def test_jobs_of_several_pods() -> None:
     assert [_carried("batch/v1 Job", job) for job in jobs] == [None, None, None, _NEAR, _NEAR]
 
 
-def test_annotations_come_before_the_default() -> None:
-    """A workload that says something is not told more; a placement without a topology is one of the default's."""
-    kind = "jobset.x-k8s.io/v1alpha2 JobSet"
-    pod = _changed(_object("v1 Pod", {_REQUIRED: "zone=z"}), rule=_DEFAULT)
-
-    assert _carried(kind, _changed(_object(kind, _zone("z")), rule=_DEFAULT)) == _zone("z")
-    assert _carried(kind, _changed(_object(kind, {_REQUIRED: "zone=z"}), rule=_DEFAULT)) == _zone("z")
-    assert (pod["metadata"]["annotations"], pod["spec"]["schedulingGates"]) == (_zone("z"), [{"name": _GATE}])
-
-
-def test_annotations_take_the_place_of_the_default() -> None:
-    """What a workload says later counts, and nothing of the default that was copied stays."""
-    kind = "sunk.coreweave.com/v1alpha1 NodeSet"
-    old = _changed(_object(kind), rule=_DEFAULT)
-    new = merged(old, {"metadata": {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}}})
-
-    changed = _changed(new, old, rule=_DEFAULT)
-
-    assert _carried(kind, changed) == {_TOPOLOGY: "coreweave", _REQUIRED: "rack"}
-    back = merged(_object(kind), at("spec.template.metadata", changed["spec"]["template"]["metadata"]))
-    assert _carried(kind, _changed(back, changed, rule=_DEFAULT)) == _NEAR
-
-
 def test_a_default_for_some_namespaces() -> None:
     """Only where their labels say so; they are looked up for objects that it could be for, and for no others."""
     selector = LabelSelector((SelectorRequirement("team", "In", ("a",)),))
@@ -344,40 +297,6 @@ def test_a_default_for_some_namespaces() -> None:
     with pytest.raises(Missing):
         rule.mutate(request(job_set), NamespacesToAsk(TODAY))
     assert rule.mutate(request(_object("v1 Pod")), NamespacesToAsk(TODAY)).operations == ()
-
-
-def test_a_default_that_cannot_be_used() -> None:
-    """Nobody is refused for it; it is warned of."""
-    rule = TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("nowhere")))
-    obj = _object("jobset.x-k8s.io/v1alpha2 JobSet")
-
-    assert (_changed(obj, rule=rule), _refusals(obj, rule=rule)) == (obj, [])
-    assert _warnings(obj, rule=rule) == ['topology.default of the configuration: "nowhere" is no known topology.']
-
-
-def test_pools_of_an_update() -> None:
-    """What an update brings is refused, what was there before is only warned of."""
-    pools = {
-        name: LabelSelector((SelectorRequirement("compute.coreweave.com/node-pool", "In", (name,)),)) for name in "ab"
-    }
-    rule = TopologyPlacement(
-        Catalog(type(BUILT_IN[0])(f"in-{name}", BUILT_IN[-1].levels, pool=pool) for name, pool in pools.items()),
-        Options(WORKLOADS),
-    )
-    kind = "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet"
-
-    def _pools(leader: str, worker: str) -> Json:
-        specs = {
-            f"{role}Template": {"spec": pod_spec(nodeSelector={"compute.coreweave.com/node-pool": name})}
-            for role, name in (("leader", leader), ("worker", worker))
-        }
-        annotations = {_TOPOLOGY: "in-a", _PREFERRED: "zone"}
-        return {**_object(kind, annotations), "spec": {"leaderWorkerTemplate": specs}}
-
-    both, one = _pools("a", "b"), _pools("a", "a")
-    assert [len(_refusals(new, old, rule)) for new, old in ((both, None), (both, one), (both, both), (one, both))] == [
-        *(1, 1, 0, 0),
-    ]
 
 
 @pytest.mark.parametrize("preferred", ["lowest", "zone"])

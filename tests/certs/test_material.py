@@ -26,6 +26,7 @@ from certs.material import (
     PemBlock,
     blocks,
     covers,
+    fingerprint,
     key_pem,
     key_title,
     load_certificates,
@@ -132,7 +133,8 @@ def _authorities() -> tuple[x509.Certificate, ...]:
 _SETS = st.lists(st.integers(0, 11), max_size=16).map(lambda picks: tuple(_authorities()[pick] for pick in picks))
 
 
-_WHEN = st.integers(-5, 90).map(lambda days: _START + timedelta(days=days))
+_DAYS = st.one_of(st.integers(-5, 90), st.sampled_from([20, 30, 40, 50, 60, 70]))  # the latter: when CAs end
+_WHEN = _DAYS.map(lambda days: _START + timedelta(days=days))
 
 
 @given(_SETS.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))), _WHEN)
@@ -145,6 +147,7 @@ def test_merging(orders: tuple[tuple[x509.Certificate, ...], list[x509.Certifica
 
     assert set(merged) == {certificate for certificate in orders[0] if certificate.not_valid_after_utc >= when}
     assert len(set(merged)) == len(merged)
+    assert [*merged] == sorted(merged, key=lambda ca: (-ca.not_valid_before_utc.timestamp(), fingerprint(ca)))
     assert merge(merged, when) == merged
     assert merge(orders[1], when).pem == merged.pem
     if merged:

@@ -56,7 +56,8 @@ def test_needs(kind: str, spec: Any, metadata: Any, expected: list[Any] | None) 
     """Each template of a root has its role and its count, and comes in a stage or a phase after others."""
     found = needs({"metadata": metadata or {}, "spec": spec}, WORKLOADS[_kind({"kind": kind})], _PLACEMENT)
 
-    assert (found and [[n.role, n.count, n.stage, n.phase, n.single] for n in found]) == expected
+    told = None if found is None else [[one.role, one.count, one.stage, one.phase, one.single] for one in found]
+    assert told == expected
 
 
 def test_every_root_is_tried() -> None:

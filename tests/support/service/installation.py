@@ -69,7 +69,7 @@ async def installed(**sections: Any) -> AsyncIterator[Installation]:
             **sections,
         }
         _write("cks.yaml", written)
-        _write("kube.config", kubeconfig(api.url))
+        write_kubeconfig(api.url)
         groups = (
             "admissionregistration.k8s.io",
             "apiextensions.k8s.io",
@@ -129,6 +129,11 @@ def kubeconfig(url: str) -> Json:
         "clusters": [{"name": "fake", "cluster": {"server": url}}],
         "users": [{"name": "me", "user": {"token": "my-token"}}],
     }
+
+
+def write_kubeconfig(url: str) -> None:
+    """Write kube.config for a small API server to this directory."""
+    _write("kube.config", kubeconfig(url))
 
 
 def _write(name: str, content: Json) -> None:

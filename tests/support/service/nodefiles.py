@@ -72,6 +72,32 @@ HELD: tuple[Json, ...] = (
 )
 
 
+KAI = "kai.scheduler/topology"
+
+
+def asks(topology: str = "coreweave", required: str = "", preferred: str = "") -> dict[str, str]:
+    """Annotations that ask for a placement."""
+    found = {KAI: topology, f"{KAI}-required-placement": required, f"{KAI}-preferred-placement": preferred}
+    return {key: value for key, value in found.items() if value}
+
+
+def template(gpus: int | str = 8, annotations: Mapping[str, str] | None = None, **spec: Any) -> Json:
+    """A template of Pods that take a Node each."""
+    container = {"name": "main", "image": "train", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
+    metadata = {"metadata": {"annotations": annotations}} if annotations else {}
+    return {**metadata, "spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+
+
+def job(annotations: Mapping[str, str], pods: int = 2, name: str = "train", **spec: Any) -> Json:
+    """A Job of such Pods."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"parallelism": pods, "completions": pods, "template": template(), **spec},
+    }
+
+
 def listed(items: Iterable[Json]) -> Json:
     """A List of objects."""
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}

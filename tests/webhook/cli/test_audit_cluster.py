@@ -9,20 +9,30 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
+from support.api.fakeapi import NAMESPACES, NODES, FakeApi, Json, named, status
+from support.packmodes import OFF
 from support.service.commands import run
+from support.service.installation import write_kubeconfig
 
 _PATH = "/api/v1/configmaps"
 _OBJECTS = 450
 _LABELS = {"x.coreweave.cloud/y": "z"}
+_SETTINGS = {
+    "policies": {"native": False, "configMaps": False},
+    "packs": OFF,
+    **{rule: {"action": "off"} for rule in ("tolerations", "topology", "selectors")},
+}
+
+
+def _resource(plural: str, kind: str) -> Json:
+    return {"resource": plural, "scope": "Namespaced", "verbs": ["create", "list"], "responseKind": {"kind": kind}}
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, list[str]]]:
     """A cluster with three pages of ConfigMaps, each third with a reserved label, and the command that audits it."""
-    resources = [{"resource": "configmaps", "scope": "Namespaced", "verbs": ["create", "list"]}]
-    resources[0]["responseKind"] = {"kind": "ConfigMap"}  # type: ignore[assignment]
-    group = {"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": resources}]}
+    versions = [{"version": "v1", "resources": [_resource("configmaps", "ConfigMap")]}]
+    group = {"metadata": {"name": ""}, "versions": versions}
     async with FakeApi() as server:
         server.groups["/api"] = {"kind": "APIGroupDiscoveryList", "items": [group]}
         server.groups["/apis"] = {"kind": "APIGroupDiscoveryList", "items": []}
@@ -30,24 +40,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, list[str]]]:
         server.put(NODES, named("n", spec={}))
         for number in range(_OBJECTS):
             server.put(_PATH, named(f"m-{number:03}", {} if number % 3 else _LABELS, "a"))
-        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        kubeconfig = {
-            "current-context": "c",
-            "contexts": [context],
-            "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-            "users": [{"name": "u", "user": {"token": "t"}}],
-        }
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig), encoding="utf-8")
-        (tmp_path / "cks.yaml").write_text(
-            yaml.safe_dump({
-                "policies": {"native": False, "configMaps": False},
-                "tolerations": {"action": "off"}, "topology": {"action": "off"}, "selectors": {"action": "off"},
-                "packs": dict.fromkeys(("interruptable-qos", "scheduling-safety", "sunk"), "off"),
-            }),
-            encoding="utf-8",
-        )  # fmt: skip
-        files = ("--kubeconfig", str(tmp_path / "kubeconfig"), "--config", str(tmp_path / "cks.yaml"))
-        yield server, ["audit", *files, "--qps", "1000"]
+        write_kubeconfig(server.url)
+        (tmp_path / "cks.yaml").write_text(yaml.safe_dump(_SETTINGS), encoding="utf-8")
+        yield server, ["audit", "--kubeconfig", "kube.config", "--config", "cks.yaml", "--qps", "1000"]
 
 
 def _names(form: str, text: str) -> list[str]:
@@ -85,23 +80,15 @@ async def test_what_was_not_read_keeps_its_reports(cluster: tuple[FakeApi, list[
     reports = "/apis/openreports.io/v1alpha1"
     server.put(f"{reports}/reports", left)
     server.install("openreports.io", {"v1alpha1": {"clusterreports": "ClusterReport"}}, namespaced=False)
-    kinds = {"reports": "Report", "clusterreports": "ClusterReport"}
-    resources = [
-        {"resource": plural, "scope": "Namespaced", "verbs": ["create", "list"], "responseKind": {"kind": kind}}
-        for plural, kind in kinds.items()
-    ]
+    resources = [_resource("reports", "Report"), _resource("clusterreports", "ClusterReport")]
     group = {"metadata": {"name": "openreports.io"}, "versions": [{"version": "v1alpha1", "resources": resources}]}
     server.groups["/apis"]["items"].append(group)
     server.fail(_PATH, 403, status(403, "no"))
-    asked = [*command, "-o", "reports"]
 
-    results = [await asyncio.to_thread(run, *asked) for _ in range(2)]
+    results = [await asyncio.to_thread(run, *command, "-o", "reports") for _ in range(2)]
 
-    lines = [json.loads(result.stdout) for result in results]
-    assert [(result.exit_code, line["reports"]["removed"]) for result, line in zip(results, lines, strict=True)] == [
-        (2, 0),
-        (0, 1),
-    ]
+    ends = [(result.exit_code, json.loads(result.stdout)["reports"]["removed"]) for result in results]
+    assert ends == [(2, 0), (0, 1)]
     assert [(seen.path, json.loads(seen.body)) for seen in server.seen if seen.method == "DELETE"] == [
         (f"{reports}/namespaces/a/reports/cks-admission-1", {"preconditions": {"uid": "u"}})
     ]

@@ -28,12 +28,9 @@ def _runs() -> list[Any]:
 
 
 @pytest.mark.parametrize(("page", "entry"), _runs())
-def test_what_a_command_does(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, page: Json, entry: Json
-) -> None:
+def test_what_a_command_does(request: pytest.FixtureRequest, page: Json, entry: Json) -> None:
     """A command prints exactly this, writes exactly this, and ends with this code; the promise stands in the file."""
     assert entry.keys() <= _KEYS
-    monkeypatch.chdir(tmp_path)
     if not page.get("packs", True):
         request.getfixturevalue("no_packs")
     given = {name: text for name, text in page.get("files", {}).items() if name not in entry.get("without", ())}
@@ -53,16 +50,9 @@ def test_what_a_command_does(
     assert left == given | entry.get("writes", {})
 
 
-@pytest.fixture
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder to work in."""
-    monkeypatch.chdir(tmp_path)
-
-
 _NO_TEXT = [b"apiVersion: v1\nkind: Pod\nmetadata: {name: \xff}\n", b"\xff\xfe\x00"]
 
 
-@pytest.mark.usefixtures("_here")
 @pytest.mark.parametrize("name", ["bytes.yaml", "-"])
 @pytest.mark.parametrize("data", _NO_TEXT, ids=["in-a-name", "at-first"])
 def test_bytes_that_are_no_text_are_an_error(data: bytes, name: str) -> None:
@@ -76,7 +66,6 @@ def test_bytes_that_are_no_text_are_an_error(data: bytes, name: str) -> None:
     assert (done.stdout, done.returncode) == (b"", 2)
 
 
-@pytest.mark.usefixtures("_here")
 @pytest.mark.parametrize("form", ["text", "json", "yaml"])
 @pytest.mark.parametrize(
     "metadata", [r'"name": "a\ud800"', f'"x": {"[" * 700}{"]" * 700}'], ids=["half-a-surrogate-pair", "deep"]
@@ -91,7 +80,6 @@ def test_odd_objects_are_no_crash(form: str, metadata: str) -> None:
     assert done.returncode in (1, 2)
 
 
-@pytest.mark.usefixtures("_here")
 def test_a_huge_value_is_cut() -> None:
     """Of a value that is not allowed, the beginning is shown."""
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a, labels: {{b: {}}}}}\n".format("x" * 5000)
@@ -105,7 +93,6 @@ def test_a_huge_value_is_cut() -> None:
     assert "x…: must be no more than 63 bytes" in flaw
 
 
-@pytest.mark.usefixtures("_here")
 def test_colour_is_for_terminals_only() -> None:
     """Output that is piped has no escape sequences."""
     Path("pod.yaml").write_text(

@@ -28,9 +28,8 @@ spec:
 
 
 @pytest.fixture
-def many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def many() -> list[str]:
     """A file of many objects, of which each seventh is no YAML and the last is refused. The lines to be printed."""
-    monkeypatch.chdir(tmp_path)
     documents = ["a: [\n" if n % 7 == 3 else _config(n) for n in range(_MANY)]
     Path("many.yaml").write_text("---\n".join([*documents, _config(_MANY, last=True)]), encoding="utf-8")
     Path("policy.yaml").write_text(_POLICY, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,8 @@ _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here() -> None:
     """Makes file names in messages short."""
-    monkeypatch.chdir(tmp_path)
     Path("ca.crt").write_bytes(_BUNDLE)
 
 
@@ -38,46 +38,29 @@ def test_the_configuration_is_printed() -> None:
     assert (result.stderr, result.exit_code) == ("", 0)
 
 
-def test_the_registration_is_printed_as_yaml() -> None:
-    """The webhook configurations are YAML documents, ready for kubectl apply."""
+def test_the_registration_is_printed() -> None:
+    """The webhook configurations are YAML documents, ready for kubectl apply, or a List of JSON."""
     result = run("export", "webhook-configuration", "--webhook-url", "https://127.0.0.1:9443", "--ca-file", "ca.crt")
+    as_json = run("export", "webhook-configuration", "-o", "json", "--ca-file", "ca.crt")
 
     settings = Settings.model_validate({"registration": {"url": "https://127.0.0.1:9443"}})
     assert list(yaml.safe_load_all(result.stdout)) == registered(settings, _BUNDLE, build(settings))
-    assert (result.stderr, result.exit_code) == ("", 0)
-
-
-def test_the_registration_is_printed_as_a_json_list() -> None:
-    """JSON has one value, a List of both."""
-    result = run("export", "webhook-configuration", "-o", "json", "--ca-file", "ca.crt")
-
-    assert json.loads(result.stdout) == {
-        "apiVersion": "v1",
-        "kind": "List",
-        "items": registered(Settings(), _BUNDLE, build(Settings())),
-    }
-
-
-def test_expressions_are_blocks_that_can_be_read() -> None:
-    """A match condition of several lines is a block of YAML with its lines as they are."""
-    result = run("export", "webhook-configuration")
-
     assert "    expression: |-\n      (// reserved-label-changes\n      (object != null && " in result.stdout
+    assert (result.stderr, result.exit_code) == ("", 0)
+    items = registered(Settings(), _BUNDLE, build(Settings()))
+    assert json.loads(as_json.stdout) == {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def test_the_bundle_of_its_own_certificates_is_used() -> None:
     """Where the service keeps a CA of its own, its bundle is in the registration; a CA file wins over it."""
     Path("cks.yaml").write_text("tls: {directory: own}\n", encoding="utf-8")
     run("certs", "issue", "--directory", "own")
-    arguments = ("export", "webhook-configuration", "--config", "cks.yaml", "-o", "json")
+    found = []
+    for more in ([], ["--ca-file", "ca.crt"]):
+        printed = run("export", "webhook-configuration", "--config", "cks.yaml", "-o", "json", *more).stdout
+        found.append(base64.b64decode(json.loads(printed)["items"][0]["webhooks"][0]["clientConfig"]["caBundle"]))
 
-    own = json.loads(run(*arguments).stdout)["items"][0]["webhooks"][0]["clientConfig"]["caBundle"]
-    other = json.loads(run(*arguments, "--ca-file", "ca.crt").stdout)["items"][0]["webhooks"][0]["clientConfig"][
-        "caBundle"
-    ]
-
-    assert base64.b64decode(own) == Path("own/ca-bundle.crt").read_bytes()
-    assert base64.b64decode(other) == _BUNDLE
+    assert found == [Path("own/ca-bundle.crt").read_bytes(), _BUNDLE]
 
 
 _TWICE = "registration.apply is true: set it to false, or the API server calls the service twice"
@@ -114,41 +97,31 @@ def test_files_of_kube_apiserver_are_written() -> None:
     plugins = sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
     second = run(*arguments)
 
-    own = static_policies(read(Path("cks.yaml")))
-    names = [
-        one["metadata"]["name"] for one in (*own, *({"metadata": {"name": name}} for name in ("plain", "b-plain")))
-    ]
+    names = [*(one["metadata"]["name"] for one in static_policies(read(Path("cks.yaml")))), "plain", "b-plain"]
     (file,) = Path("out").glob("*/*.yaml")
     found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    folder = Path("out").absolute() / "ValidatingAdmissionPolicy"
-    kind = "ValidatingAdmissionPolicyConfiguration"
-    assert plugins == [
-        *(f"out/{plugin}/cks-admission.yaml" for plugin in ("MutatingAdmissionWebhook", folder.name)),
-        "out/ValidatingAdmissionWebhook/cks-admission.yaml",
-        "out/admission.yaml",
-    ]
+    kind, version = "ValidatingAdmissionPolicy", "apiserver.config.k8s.io/v1"
+    folder = str(Path("out").absolute() / kind)
+    folders = {"apiVersion": version, "kind": f"{kind}Configuration", "staticManifestsDir": folder}
+    webhooks = (f"{phase}AdmissionWebhook" for phase in ("Mutating", "Validating"))
+    expected = (f"out/{plugin}/cks-admission.yaml" for plugin in (kind, *webhooks))
+    assert plugins == sorted((*expected, "out/admission.yaml"))
     assert [one["metadata"]["name"] for one in found] == [f"{name}.static.k8s.io" for name in names]
     assert {one["spec"].get("policyName", ".static.k8s.io")[-14:] for one in found} == {".static.k8s.io"}
     assert yaml.safe_load(Path("out/admission.yaml").read_text(encoding="utf-8")) == {
-        "apiVersion": "apiserver.config.k8s.io/v1",
+        "apiVersion": version,
         "kind": "AdmissionConfiguration",
-        "plugins": [
-            {
-                "name": folder.name,
-                "configuration": {
-                    "apiVersion": "apiserver.config.k8s.io/v1",
-                    "kind": kind,
-                    "staticManifestsDir": str(folder),
-                },
-            }
-        ],
+        "plugins": [{"name": kind, "configuration": folders}],
     }
+    told = [
+        [line for line in result.stderr.splitlines() if "left out" in line or "twice" in line]
+        for result in (second, first)
+    ]
     said = [
         "exceptions[0] is left out: in a file it would have no end",
         "policy params is left out: in files policies have no parameters",
     ]
-    assert [line for line in first.stderr.splitlines() if "left out" in line or "twice" in line] == [*said, _TWICE]
-    assert [line for line in second.stderr.splitlines() if "left out" in line or "twice" in line] == said
+    assert told == [said, [*said, _TWICE]]
 
 
 @pytest.mark.parametrize(("release", "order"), [("1.37", [None, None]), ("1.38", [None, "ByName"])])
@@ -164,11 +137,11 @@ def test_mutating_webhooks_in_files_keep_their_place(release: str, order: list[s
 @pytest.mark.parametrize(
     ("arguments", "name", "error"),
     [
-        pytest.param("--kubernetes 1.36", "a", "Kubernetes 1.36 reads no policies from files", id="release"),
-        pytest.param("", "a" * 240, "the name has 239 characters at most", id="name"),
-        pytest.param("", "A", "metadata.name", id="invalid"),
-        pytest.param("--webhooks https://a --ca-file ca.crt", "a", "certificate", id="ca"),
-        pytest.param("--webhooks https://a?b=c", "a", "registration.url", id="url"),
+        ("--kubernetes 1.36", "a", "Kubernetes 1.36 reads no policies from files"),
+        ("", "a" * 240, "the name has 239 characters at most"),
+        ("", "A", "metadata.name"),
+        ("--webhooks https://a --ca-file ca.crt", "a", "certificate"),
+        ("--webhooks https://a?b=c", "a", "registration.url"),
     ],
 )
 def test_no_file_is_written_that_would_end_kube_apiserver(arguments: str, name: str, error: str) -> None:
@@ -196,35 +169,34 @@ def test_the_configuration_decides_what_is_registered() -> None:
         ("ValidatingWebhookConfiguration", "mine", 3),
     ]
     (webhook,) = found[0]["webhooks"]
-    assert (webhook["timeoutSeconds"], webhook["clientConfig"]["service"]) == (
-        3,
-        {"name": "svc", "namespace": "cloud", "path": "/mutate/pods", "port": 8443},
-    )
+    service = {"name": "svc", "namespace": "cloud", "path": "/mutate/pods", "port": 8443}
+    assert (webhook["timeoutSeconds"], webhook["clientConfig"]["service"]) == (3, service)
 
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        pytest.param("webhook-configuration --ca-file nowhere.crt", "nowhere.crt", id="ca-file-missing"),
-        pytest.param("webhook-configuration --webhook-url http://x", "registration.url", id="url-without-tls"),
-        pytest.param("webhook-configuration --config nowhere.yaml", "nowhere.yaml", id="configuration-missing"),
-        pytest.param("webhook-configuration -o text", "text", id="output"),
-        pytest.param("nothing", "nothing", id="unknown"),
+        ("webhook-configuration --ca-file nowhere.crt", "nowhere.crt"),
+        ("webhook-configuration --webhook-url http://x", "registration.url"),
+        ("webhook-configuration --config nowhere.yaml", "nowhere.yaml"),
+        ("webhook-configuration -o text", "text"),
+        ("nothing", "nothing"),
     ],
 )
 def test_wrong_usage_is_named(arguments: str, error: str) -> None:
     """Wrong usage and unreadable input are exit code 2, with what is wrong in the last line of stderr."""
     result = run("export", *arguments.split())
 
-    assert (result.stdout, result.exit_code) == ("", 2)
-    assert last_line(result.stderr).startswith("Error: ")
-    assert error in last_line(result.stderr)
+    last = last_line(result.stderr)
+    assert (result.stdout, result.exit_code, last[:7], error in last) == ("", 2, "Error: ", True)
 
 
-def _policies(kind: str, name: str, **spec: object) -> str:
-    rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
+_RULE = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
+
+
+def _policies(kind: str, name: str, decides: Mapping[str, object], **spec: object) -> str:
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    policy = {**head, "kind": kind, "spec": {"matchConstraints": {"resourceRules": [rule]}, **spec}}
+    policy = {**head, "kind": kind, "spec": {"matchConstraints": {"resourceRules": [_RULE]}, **decides, **spec}}
     actions = {"validationActions": ["Deny"]} if kind == "ValidatingAdmissionPolicy" else {}
     bound = {**head, "kind": f"{kind}Binding", "spec": {"policyName": name, **actions}}
     return str(yaml.safe_dump_all([policy, bound]))
@@ -234,24 +206,15 @@ def test_policies_have_entries_of_their_own() -> None:
     """Those that fail closed and those that fail open are asked apart, about what they match, in any scope."""
     quiet = {rule: {"action": "off"} for rule in ("tolerations", "sunk", "topology", "selectors")}
     Path("cks.yaml").write_text(yaml.safe_dump(quiet), encoding="utf-8")
-    validations = [{"expression": "true"}]
+    validations = {"validations": [{"expression": "true"}]}
     mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}
-    Path("policies.yaml").write_text(
-        "---\n".join(
-            [
-                _policies("ValidatingAdmissionPolicy", "closed", validations=validations),
-                _policies("ValidatingAdmissionPolicy", "open", validations=validations, failurePolicy="Ignore"),
-                _policies(
-                    "MutatingAdmissionPolicy",
-                    "change",
-                    mutations=[mutation],
-                    failurePolicy="Ignore",
-                    reinvocationPolicy="Never",
-                ),
-            ]
-        ),
-        encoding="utf-8",
+    mutations = {"mutations": [mutation], "reinvocationPolicy": "Never"}
+    texts = (
+        _policies("ValidatingAdmissionPolicy", "closed", validations),
+        _policies("ValidatingAdmissionPolicy", "open", validations, failurePolicy="Ignore"),
+        _policies("MutatingAdmissionPolicy", "change", mutations, failurePolicy="Ignore"),
     )
+    Path("policies.yaml").write_text("---\n".join(texts), encoding="utf-8")
 
     result = run("export", "webhook-configuration", "--config", "cks.yaml", "--policies", "policies.yaml")
 
@@ -260,25 +223,17 @@ def test_policies_have_entries_of_their_own() -> None:
     name = "kubernetes.io/metadata.name"
     own = {"key": name, "operator": "NotIn", "values": ["cks-admission"]}
     others = {"key": name, "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease"]}
+    rule = {**_RULE, "apiVersions": ["*"], "scope": "*"}
     common: dict[str, Any] = {
         "admissionReviewVersions": ["v1"],
         "matchConditions": [],
         "matchPolicy": "Exact",
         "objectSelector": {},
         "namespaceSelector": {"matchExpressions": [own]},
-        "rules": [
-            {
-                "apiGroups": ["apps"],
-                "apiVersions": ["*"],
-                "operations": ["CREATE"],
-                "resources": ["deployments"],
-                "scope": "*",
-            }
-        ],
+        "rules": [rule],
         "sideEffects": "None",
         "timeoutSeconds": 3,
     }
-    (rule,) = common["rules"]
     closed = {"failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [own, others]}, "timeoutSeconds": 5}
     system = {
         "failurePolicy": "Ignore",

@@ -9,11 +9,6 @@ pytestmark = pytest.mark.usefixtures("no_packs")
 _CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {}}}\n"
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def _write(*names: str, text: str = "") -> None:
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)

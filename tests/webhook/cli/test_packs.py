@@ -33,9 +33,8 @@ spec: {policyName: NAME, validationActions: [Deny]}
 
 
 @pytest.fixture(name="_files")
-def _in_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_a_directory() -> None:
     """A Pod with a wrong label, two configurations and two policies, in the current directory."""
-    monkeypatch.chdir(tmp_path)
     texts = {
         "pod.yaml": yaml.safe_dump(pod(labels=_LABEL)),
         "enforce.yaml": "packs: {interruptable-qos: enforce}",
@@ -88,11 +87,3 @@ def test_export_native_prints_them_as_they_are_configured() -> None:
     assert (actions["interruptable-value"], actions["lock-toleration"]) == (["Deny"], ["Warn"])
     assert (nothing.exit_code, nothing.stdout) == (2, "")
     assert "off.yaml: packs: no ValidatingAdmissionPolicy" in nothing.stderr
-
-
-def test_export_native_needs_something_to_print() -> None:
-    """Without paths and without a configuration, it says what to name."""
-    result = run("export", "native")
-
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "name files or directories with policies, or a configuration with --config" in result.stderr

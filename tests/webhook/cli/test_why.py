@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from support.service.commands import last_line, run
@@ -20,29 +19,22 @@ What to do. Write `key: value` pairs.
 """
 
 
-def test_a_code_prints_its_section() -> None:
-    """The exact message comes first, then what it means, then what to do."""
+def test_a_code_a_heading_and_a_page_print_sections() -> None:
+    """The message comes first, then what it means, then what to do; the name of a rule leads to all of its own."""
     result = run("why", "labels/malformed")
-
-    assert (result.stdout, result.stderr, result.exit_code) == (_LABELS, "", 0)
-
-
-def test_a_heading_alone_and_a_page_are_enough() -> None:
-    """A heading leads to its section, and the name of a rule to all of its sections."""
     page = run("why", "labels").stdout
 
+    assert (result.stdout, result.stderr, result.exit_code) == (_LABELS, "", 0)
     assert run("why", "malformed").stdout == _LABELS
     assert [line for line in page.splitlines() if line.startswith("labels/")] == [
         section.name for section in refused.sections() if section.page == "labels"
     ]
 
 
-def test_a_message_is_recognized_wherever_it_comes_from(tmp_path: Path) -> None:
+def test_a_message_is_recognized_wherever_it_comes_from() -> None:
     """What check prints leads to the section, from an argument and from standard input."""
-    (tmp_path / "pod.yaml").write_text(
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [a]}\n", encoding="utf-8"
-    )
-    message = run("check", "-f", str(tmp_path / "pod.yaml")).stdout
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [a]}\n"
+    message = run("check", "-", stdin=pod).stdout
 
     assert (run("why", message).stdout, run("why", "-", stdin=message).stdout) == (_LABELS, _LABELS)
 
@@ -63,33 +55,29 @@ def test_without_words_all_codes_are_listed() -> None:
     assert data == [{"code": one.name, "messages": list(one.messages), "text": one.text} for one in sections]
 
 
-@pytest.mark.parametrize("word", ["CKS109", "unused-variable"])
-def test_findings_of_lint_have_a_page_of_their_own(word: str) -> None:
-    """A code or name of lint is an error that says what it means, and where it is explained."""
-    result = run("why", word)
-
-    meaning = "see docs/reference/lint.md: A variable that no expression reads"
-    assert result.exit_code == 2
-    assert last_line(result.stderr) == f"Error: CKS109 unused-variable is a finding of lint, {meaning}"
+_CLUSTER = "kubectl get validatingadmissionpolicies,mutatingadmissionpolicies my-policy -o yaml shows it"
+_LINT = "CKS109 unused-variable is a finding of lint, see docs/reference/lint.md: A variable that no expression reads"
+_UNKNOWN = "nothing is known about"
 
 
 @pytest.mark.parametrize(
-    ("words", "hint"),
+    ("words", "error"),
     [
-        pytest.param("labels/malformd", "did you mean labels/malformed?", id="misspelt"),
-        pytest.param(
+        ("CKS109", _LINT),
+        ("unused-variable", _LINT),
+        ("labels/malformd", f"{_UNKNOWN} 'labels/malformd': did you mean labels/malformed?"),
+        (
             "my-policy",
-            "if it is a policy of your cluster, kubectl get validatingadmissionpolicies,mutatingadmissionpolicies "
-            "my-policy -o yaml shows it; cks-admission why lists all codes",
-            id="a policy of the cluster",
+            f"{_UNKNOWN} 'my-policy': if it is a policy of your cluster, {_CLUSTER}; cks-admission why lists all codes",
         ),
-        pytest.param(
-            "the cat sat on the mat", "cks-admission why lists all codes; paste the whole message", id="other"
+        (
+            "the cat sat on the mat",
+            f"{_UNKNOWN} 'the cat sat on the mat': cks-admission why lists all codes; paste the whole message",
         ),
     ],
 )
-def test_what_nobody_knows_is_an_error(words: str, hint: str) -> None:
-    """Unknown words are an error that says what to try."""
+def test_what_nobody_knows_is_an_error(words: str, error: str) -> None:
+    """Findings of lint, which have a page of their own, and unknown words are an error that says what to try."""
     result = run("why", words)
 
-    assert (result.exit_code, last_line(result.stderr)) == (2, f"Error: nothing is known about {words!r}: {hint}")
+    assert (result.exit_code, last_line(result.stderr)) == (2, f"Error: {error}")

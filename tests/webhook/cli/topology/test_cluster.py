@@ -12,11 +12,13 @@ import yaml
 from click.testing import Result
 from support.api.fakeapi import NODES, FakeApi, Json, status
 from support.service.commands import run
-from support.service.nodefiles import HELD, SMALL, write
+from support.service.installation import write_kubeconfig
+from support.service.nodefiles import HELD, SMALL, asks, job, write
 
 _PODS = "/api/v1/pods"
 _KAI = "/apis/kai.scheduler/v1alpha1/topologies"
 _KUEUE = "/apis/kueue.x-k8s.io/{}/topologies"
+_KUBERNETES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 
 
 def _topology(name: str, *keys: str) -> Json:
@@ -24,25 +26,14 @@ def _topology(name: str, *keys: str) -> Json:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeApi]:
+async def server() -> AsyncIterator[FakeApi]:
     """A small API server with Nodes and Pods, and a kubeconfig for it."""
-    monkeypatch.chdir(tmp_path)
     async with FakeApi() as running:
         for path, items in ((NODES, SMALL), (_PODS, HELD)):
             for item in items:
                 running.put(path, {key: value for key, value in item.items() if key not in ("kind", "apiVersion")})
-        _write_kubeconfig(running.url)
+        write_kubeconfig(running.url)
         yield running
-
-
-def _write_kubeconfig(url: str) -> None:
-    config = {
-        "current-context": "fake",
-        "contexts": [{"name": "fake", "context": {"cluster": "fake", "user": "me"}}],
-        "clusters": [{"name": "fake", "cluster": {"server": url}}],
-        "users": [{"name": "me", "user": {"token": "my-token"}}],
-    }
-    Path("kube.config").write_text(yaml.safe_dump(config), encoding="utf-8")
 
 
 async def _run(*arguments: str) -> Result:
@@ -50,23 +41,15 @@ async def _run(*arguments: str) -> Result:
 
 
 async def test_the_tree_of_a_cluster_is_that_of_its_objects_in_a_file(server: FakeApi) -> None:
-    """Nodes and bound Pods are listed once, and give what kubectl's output gives."""
-    write(Path("all.json"), *SMALL, *HELD)
-
+    """Nodes and bound Pods are listed once, and give what kubectl's output gives; without Pods none are read."""
     result = await _run("tree")
 
-    assert (result.stderr, result.exit_code) == ("", 0)
-    assert result.stdout == run("topology", "tree", "-f", "all.json").stdout
-    assert server.lists(NODES) == [{"limit": "100"}]
-    assert server.lists(_PODS) == [{"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed", "limit": "500"}]
-
-
-async def test_show_reads_no_pods(server: FakeApi) -> None:
-    """What is not shown is not read."""
-    result = await _run("show", "coreweave")
-
-    assert (result.stdout.splitlines()[-1], result.exit_code) == ("Nodes: 6", 0)
-    assert server.lists(_PODS) == []
+    expected = run("topology", "tree", "-f", write(Path("all.json"), *SMALL, *HELD)).stdout
+    assert (result.stdout, result.stderr, result.exit_code) == (expected, "", 0)
+    pods = [{"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed", "limit": "500"}]
+    assert (server.lists(NODES), server.lists(_PODS)) == ([{"limit": "100"}], pods)
+    assert (await _run("show", "coreweave")).stdout.splitlines()[-1] == "Nodes: 6"
+    assert server.lists(_PODS) == pods
 
 
 async def test_the_clusters_topologies_are_listed(server: FakeApi) -> None:
@@ -78,31 +61,12 @@ async def test_the_clusters_topologies_are_listed(server: FakeApi) -> None:
     result = await _run("list", "-o", "yaml")
 
     assert (result.stderr, result.exit_code) == ("", 0)
-    assert [each for each in yaml.safe_load(result.stdout) if each["inCluster"]] == [
-        {
-            "name": "kubernetes",
-            "source": "built in; Kueue Topology kubernetes",
-            "inCluster": True,
-            "levels": ["region", "zone", "hostname"],
-        },
-        {"name": "halls", "source": "KAI Topology halls", "inCluster": True, "levels": ["hall", "hostname"]},
+    keys = ("name", "source", "levels")
+    assert [tuple(map(each.get, keys)) for each in yaml.safe_load(result.stdout) if each["inCluster"]] == [
+        ("kubernetes", "built in; Kueue Topology kubernetes", ["region", "zone", "hostname"]),
+        ("halls", "KAI Topology halls", ["hall", "hostname"]),
     ]
     assert server.lists(NODES) == []
-
-
-def _placed() -> str:
-    """A file with a Pod for KAI's scheduler, by its name."""
-    annotations = {"kai.scheduler/topology": "kubernetes", "kai.scheduler/topology-required-placement": "zone"}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p", "annotations": annotations},
-        "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]},
-    }
-    return write(Path("p.json"), pod)
-
-
-_KUBERNETES = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone", "kubernetes.io/hostname")
 
 
 async def test_clashes_and_what_cannot_be_used_are_told(server: FakeApi) -> None:
@@ -112,17 +76,14 @@ async def test_clashes_and_what_cannot_be_used_are_told(server: FakeApi) -> None
 
     result = await _run("list")
 
-    assert result.exit_code == 0
-    assert result.stderr.splitlines() == [
-        "KAI Topology broken cannot be used: spec.levels: a topology needs levels, farthest first, found none",
-        (
-            'topology "aws" is defined twice, with different levels: built in (topology.kubernetes.io/zone, '
-            "topology.k8s.aws/network-node-layer-1, topology.k8s.aws/network-node-layer-2, "
-            "topology.k8s.aws/network-node-layer-3, kubernetes.io/hostname); and KAI Topology aws (example.org/hall). "
-            "Keep one."
-        ),
-    ]
-    assert len(result.stdout.splitlines()) == 17
+    layers = ", ".join(f"topology.k8s.aws/network-node-layer-{tier}" for tier in (1, 2, 3))
+    levels = f"topology.kubernetes.io/zone, {layers}, kubernetes.io/hostname"
+    assert result.stderr == (
+        "KAI Topology broken cannot be used: spec.levels: a topology needs levels, farthest first, found none\n"
+        f'topology "aws" is defined twice, with different levels: built in ({levels}); and '
+        "KAI Topology aws (example.org/hall). Keep one.\n"
+    )
+    assert (len(result.stdout.splitlines()), result.exit_code) == (17, 0)
 
 
 async def test_who_may_not_list_topologies_gets_the_rest(server: FakeApi) -> None:
@@ -131,11 +92,8 @@ async def test_who_may_not_list_topologies_gets_the_rest(server: FakeApi) -> Non
 
     result = await _run("tree", "--level", "zone")
 
-    assert result.exit_code == 0
-    assert result.stderr == (
-        f"KAI's topologies are not known: the API server refused GET {_KAI} at {server.url} "
-        "(403: topologies is forbidden)\n"
-    )
+    refusal = f"the API server refused GET {_KAI} at {server.url} (403: topologies is forbidden)"
+    assert (result.stderr, result.exit_code) == (f"KAI's topologies are not known: {refusal}\n", 0)
     assert result.stdout.splitlines()[1].split()[:5] == ["topology", "coreweave", "6", "14", "40"]
 
 
@@ -145,19 +103,15 @@ async def test_a_cluster_that_refuses_is_a_failure(server: FakeApi) -> None:
 
     result = await _run("tree")
 
-    assert (result.stdout, result.stderr, result.exit_code) == (
-        "",
-        f"Error: the API server refused GET {_PODS} at {server.url} (403: pods is forbidden)\n",
-        3,
-    )
+    error = f"Error: the API server refused GET {_PODS} at {server.url} (403: pods is forbidden)\n"
+    assert (result.stdout, result.stderr, result.exit_code) == ("", error, 3)
 
 
 async def test_nodes_of_a_file_come_before_those_of_the_cluster(server: FakeApi) -> None:
     """With --nodes the cluster is asked for its topologies only."""
     server.put(_KAI, _topology("halls", "example.org/hall"))
-    write(Path("nodes.json"), *SMALL[:2])
 
-    result = await _run("show", "halls", "--nodes", "nodes.json")
+    result = await _run("show", "halls", "--nodes", write(Path("nodes.json"), *SMALL[:2]))
 
     assert (result.stdout.splitlines()[-1], result.exit_code) == ("Nodes: 2", 0)
     assert server.lists(NODES) == []
@@ -166,7 +120,11 @@ async def test_nodes_of_a_file_come_before_those_of_the_cluster(server: FakeApi)
 async def test_a_placement_is_explained_by_the_cluster(server: FakeApi) -> None:
     """A scheduler that reads the annotations knows a topology that is an object: there is nothing to warn of."""
     server.put(_KAI, _topology("kubernetes", *_KUBERNETES))
-    result = await _run("explain", "-f", _placed())
+    metadata = {"name": "p", "annotations": asks("kubernetes", "zone")}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    result = await _run("explain", "-f", write(Path("p.json"), pod))
 
     assert (result.stderr, result.exit_code) == ("", 0)
     assert result.stdout.splitlines()[4:] == [
@@ -180,15 +138,9 @@ async def test_a_placement_is_explained_by_the_cluster(server: FakeApi) -> None:
 
 
 def _job(name: str, pods: int = 1) -> Json:
-    """A Job of Pods that take a Node each, all in one superpod."""
-    annotations = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-required-placement": "superpod"}
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 8}}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
-        "spec": {"parallelism": pods, "template": {"spec": {"containers": [container]}}},
-    }
+    made = job(asks(required="superpod"), pods, name)
+    made["metadata"]["namespace"] = "default"
+    return made
 
 
 async def test_gangs_are_placed_by_the_cluster(server: FakeApi) -> None:

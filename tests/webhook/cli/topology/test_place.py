@@ -12,38 +12,9 @@ import pytest
 import yaml
 from support.patience import PATIENCE
 from support.service.commands import run
-from support.service.nodefiles import BACKEND, Json, node, place, pod, write
+from support.service.nodefiles import BACKEND, Json, asks, job, node, place, pod, template, write
 
-_KAI = "kai.scheduler/topology"
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes file names in messages short."""
-    monkeypatch.chdir(tmp_path)
-
-
-def _asks(required: str = "", preferred: str = "") -> dict[str, str]:
-    found = {"required": required, "preferred": preferred}
-    return {_KAI: "coreweave"} | {f"{_KAI}-{how}-placement": level for how, level in found.items() if level}
-
-
-def _template(gpus: int | str = 8, annotations: dict[str, str] | None = None) -> Json:
-    """A template of Pods that take a Node each."""
-    container = {"name": "main", "image": "train", "resources": {"limits": {"nvidia.com/gpu": gpus}}}
-    return {
-        "metadata": {"annotations": annotations or {}},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
-    }
-
-
-def _job(pods: int, annotations: dict[str, str], name: str = "train", **spec: Any) -> Json:
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"parallelism": pods, "completions": pods, "template": _template(), **spec},
-    }
+_RACK = asks(required="rack")
 
 
 def _racks() -> list[Json]:
@@ -52,43 +23,49 @@ def _racks() -> list[Json]:
     return [*nodes, *(pod(f"on-{name}", name) for name in ("a0", "a1", "b0", "b1", "b2", "b3"))]
 
 
-def _placed(jobs: list[Json], objects: list[Json], code: int = 0) -> list[dict[str, Any]]:
+def _written(*objects: Json) -> tuple[str, ...]:
+    """A file with these objects, as an argument."""
+    Path("job.yaml").write_text(yaml.safe_dump_all(objects), encoding="utf-8")
+    return "topology", "place", "-f", "job.yaml"
+
+
+def _placed(*jobs: Json, on: list[Json] | None = None, code: int = 0) -> list[dict[str, Any]]:
     """What is told of these Jobs on a cluster of these objects."""
-    Path("jobs.yaml").write_text(yaml.safe_dump_all(jobs), encoding="utf-8")
-    result = run("topology", "place", "-f", "jobs.yaml", "--nodes", write(Path("nodes.json"), *objects), "-o", "json")
+    nodes = write(Path("nodes.json"), *(_racks() if on is None else on))
+    result = run(*_written(*jobs), "--nodes", nodes, "-o", "json")
     assert (result.stderr, result.exit_code) == ("", code)
     told: list[dict[str, Any]] = json.loads(result.stdout)
     return told
 
 
 @pytest.mark.parametrize(
-    ("pods", "way", "starts", "message"),
+    ("pods", "gpus", "expected"),
     [
-        pytest.param(4, "gate", True, "4 Pods with 32 GPUs in fabric=f1,superpod=1,rack=b", id="the-tightest"),
-        pytest.param(6, "gate", True, "6 Pods with 48 GPUs in fabric=f1,superpod=1,rack=a", id="the-one-with-room"),
-        pytest.param(7, "gate", False, "No rack has room for 7 Pods with 56 GPUs now", id="full"),
-        pytest.param(9, "affinity", None, "Pod affinity keeps its Pods in one rack", id="never"),
-        pytest.param(2, "gate", False, "its Pods cannot be read: nvidia.com/gpu is '8x'", id="unreadable"),
+        (4, 8, ("gate", True, "4 Pods with 32 GPUs in fabric=f1,superpod=1,rack=b")),  # the tightest
+        (6, 8, ("gate", True, "6 Pods with 48 GPUs in fabric=f1,superpod=1,rack=a")),  # the one with room
+        (7, 8, ("gate", False, "No rack has room for 7 Pods with 56 GPUs now")),
+        (9, 8, ("affinity", None, "Pod affinity keeps its Pods in one rack")),  # never
+        (2, "8x", ("gate", False, "its Pods cannot be read: nvidia.com/gpu is '8x'")),
     ],
 )
-def test_a_gang_gets_the_rack_that_holds_it(pods: int, way: str, starts: bool | None, message: str) -> None:  # noqa: FBT001
+def test_a_gang_gets_the_rack_that_holds_it(pods: int, gpus: int | str, expected: tuple[Any, ...]) -> None:
     """It starts in one rack, or waits for one, in exit code 1; what no rack can hold goes another way."""
-    template = _template("8x" if "8x" in message else 8)
-    [told] = _placed([_job(pods, _asks("rack"), template=template)], _racks(), 1 if starts is False else 0)
+    [told] = _placed(job(_RACK, pods, template=template(gpus)), code=1 if expected[1] is False else 0)
 
-    assert (told["way"], told["starts"], told["message"].startswith(message)) == (way, starts, True)
+    way, starts, message = expected
+    assert (told["way"], told["starts"], told["message"][: len(message)]) == (way, starts, message)
 
 
 def test_what_one_gang_takes_the_next_does_not_get() -> None:
-    """Objects are placed in their order: the second one gets what the first one leaves."""
-    told = _placed([_job(4, _asks("rack"), name) for name in ("one", "two", "three")], _racks(), 1)
+    """Objects are placed in their order: each gets what those before it leave, and one that waits takes nothing."""
+    told = _placed(*(job(_RACK, pods, f"train-{number}") for number, pods in enumerate((7, 4, 4, 4))), code=1)
 
-    assert [(gang["name"], gang["starts"]) for gang in told] == [("one", True), ("two", True), ("three", False)]
+    assert [gang["starts"] for gang in told] == [False, True, True, False]
 
 
 def test_ranks_that_are_neighbours_share_a_rack() -> None:
     """Of a gang that is spread over racks it is said which ranks are in which."""
-    [told] = _placed([_job(12, _asks("superpod"))], [*_racks()[:16], pod("idle", "a0", 0)])
+    [told] = _placed(job(asks(required="superpod"), 12), on=[*_racks()[:16], pod("idle", "a0", 0)])
 
     assert (told["starts"], told["pods"]) == (True, 12)
     assert sorted(line["domain"].rpartition(",")[2] for line in told["ranks"]) == ["rack=a", "rack=b"]
@@ -98,96 +75,72 @@ def test_ranks_that_are_neighbours_share_a_rack() -> None:
 def test_templates_with_different_topologies_are_different_gangs() -> None:
     """Each has its own placement, and is placed by that."""
     jobs = [
-        {"name": name, "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2, "template": template}}}
-        for name, template in (
-            ("ib", _template(annotations={**_asks("rack"), _KAI: "coreweave-infiniband"})),
-            ("roce", _template(annotations={**_asks("rack"), _KAI: "coreweave-roce"})),
-        )
+        {"name": name, "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2, "template": made}}}
+        for name in ("infiniband", "roce")
+        for made in [template(annotations=asks(f"coreweave-{name}", "rack"))]
     ]
-    jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "two"}}
+    metadata, spec = {"name": "two"}, {"replicatedJobs": jobs}
+    jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
     nodes = [
         *(node(f"i{number}", place("1", "i")) for number in range(2)),
         *(node(f"r{number}", {**place("1", "r"), f"{BACKEND}flavor": "roce"}) for number in range(2)),
     ]
 
-    nodes.append(pod("idle", "i0", 0))
-    told = _placed([{**jobset, "spec": {"replicatedJobs": jobs}}], nodes)
+    told = _placed(jobset, on=[*nodes, pod("idle", "i0", 0)])
 
-    assert [(gang["pods"], gang["starts"], gang["message"].rpartition("=")[2]) for gang in told] == [
-        (2, True, "i"),
-        (2, True, "r"),
-    ]
+    found = [(gang["pods"], gang["starts"], gang["message"].rpartition("=")[2]) for gang in told]
+    assert found == [(2, True, "i"), (2, True, "r")]
 
 
 def test_each_replica_of_a_leader_worker_set_is_a_gang() -> None:
     """A replica starts or waits by itself."""
-    spec = {"replicas": 3, "leaderWorkerTemplate": {"size": 4, "workerTemplate": _template()}}
-    serve = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "spec": spec}
+    spec = {"replicas": 3, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template()}}
+    metadata = {"name": "serve", "annotations": _RACK}
+    serve = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "metadata": metadata}
 
-    told = _placed([{**serve, "metadata": {"name": "serve", "annotations": _asks("rack")}}], _racks(), 1)
+    told = _placed({**serve, "spec": spec}, code=1)
 
-    assert [(gang["replica"], gang["pods"], gang["starts"]) for gang in told] == [
-        ("0", 4, True),
-        ("1", 4, True),
-        ("2", 4, False),
-    ]
+    found = [(gang["replica"], gang["pods"], gang["starts"]) for gang in told]
+    assert found == [("0", 4, True), ("1", 4, True), ("2", 4, False)]
 
 
 def test_a_preference_never_waits() -> None:
     """It starts as near together as there is room, or apart."""
-    told = _placed([_job(pods, _asks(preferred="rack"), f"p{pods}") for pods in (6, 4)], _racks())
+    told = _placed(*(job(asks(preferred="rack"), pods, f"p{pods}") for pods in (6, 4)))
 
     assert [gang["starts"] for gang in told] == [True, True]
 
 
 def test_the_text() -> None:
     """People read who keeps the gang, whether it starts, where, and what is doubtful."""
-    Path("job.yaml").write_text(yaml.safe_dump_all([_job(6, _asks("rack")), _job(1, {}, "plain")]), encoding="utf-8")
-    result = run("topology", "place", "-f", "job.yaml", "--nodes", write(Path("nodes.json"), *_racks()))
+    files = _written(job(_RACK, 6), job({}, 1, "plain"), job(asks(required="rak"), 4, "wrong"))
+    result = run(*files, "--nodes", write(Path("nodes.json"), *_racks()))
 
-    assert (result.stderr, result.exit_code) == ("", 0)
     lines = result.stdout.splitlines()
     assert lines[:3] == [
         "job.yaml:1: Job default/train: admitted",
         '  spec.template: required "rack"',
         "    gate: starts now: 6 Pods with 48 GPUs in fabric=f1,superpod=1,rack=a.",
     ]
-    assert lines[-2:] == [lines[-2], "  Nothing is placed: it has no topology annotations."]
+    assert "  Nothing is placed: it has no topology annotations." in lines
+    assert (result.stderr, lines[-1], result.exit_code) == ("", "  Did you mean rack?", 1)
 
 
 def test_without_nodes_only_the_way_is_told() -> None:
     """Nothing is said about room, and nobody is told to wait for ever."""
-    Path("job.yaml").write_text(yaml.safe_dump(_job(4, _asks(preferred="rack"))), encoding="utf-8")
+    result = run(*_written(job(asks(preferred="rack"), 4)))
 
-    result = run("topology", "place", "-f", "job.yaml")
-
-    assert result.exit_code == 0
     assert result.stderr.startswith("nothing is placed without Nodes: give --kubeconfig")
-    assert result.stdout.splitlines()[1:] == [
-        '  spec.template: preferred "rack"',
-        (
-            "    gate: its Pods wait behind the gate cks-admission.dev/topology until all exist, and start close to "
-            "one rack."
-        ),
-    ]
-
-
-def test_refusals_are_findings() -> None:
-    """What would be refused is told with its message, in exit code 1."""
-    Path("job.yaml").write_text(yaml.safe_dump(_job(4, _asks("rak"))), encoding="utf-8")
-
-    result = run("topology", "place", "-f", "job.yaml", "--nodes", write(Path("nodes.json"), *_racks()))
-
-    assert result.exit_code == 1
-    assert "Did you mean rack?" in result.stdout
+    gate = "its Pods wait behind the gate cks-admission.dev/topology until all exist, and start close to one rack."
+    lines = ['  spec.template: preferred "rack"', f"    gate: {gate}"]
+    assert (result.stdout.splitlines()[1:], result.exit_code) == (lines, 0)
 
 
 def test_numpy_is_for_runs_with_nodes() -> None:
     """A run without Nodes loads no numpy, which takes longer than all else."""
-    Path("job.yaml").write_text(yaml.safe_dump(_job(4, _asks("rack"))), encoding="utf-8")
     code = (
         "import sys; from webhook.cli.main import main\n"
-        "try: main(['topology', 'place', '-f', 'job.yaml'])\n"
+        f"try: main({list(_written(job(_RACK, 4)))})\n"
         "except SystemExit: pass\n"
         "print('numpy' in sys.modules)"
     )

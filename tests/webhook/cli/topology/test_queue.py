@@ -6,26 +6,23 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import Result
 from support.api.fakeapi import status
 from support.api.podapi import JOBS, PODS, PodApi
 from support.gangs.world import World, required
 from support.service.commands import run
-from support.service.installation import kubeconfig
+from support.service.installation import write_kubeconfig
 
 from policies.topology.annotation import GATE
 
 
 @pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PodApi]:
+async def server() -> AsyncIterator[PodApi]:
     """An API server with Pods, and a kubeconfig for it."""
-    monkeypatch.chdir(tmp_path)
     async with PodApi() as running:
-        (tmp_path / "kube.config").write_text(yaml.safe_dump(kubeconfig(running.url)), encoding="utf-8")
+        write_kubeconfig(running.url)
         yield running
 
 
@@ -79,11 +76,8 @@ async def test_the_queue_for_programs(server: PodApi, world: World) -> None:
     fits, large, late = json.loads((await asked("queue", "-o", "json")).stdout)
 
     assert abs(large.pop("since") - world.now) < 2
-    assert (fits["gang"]["name"], fits["position"], fits["fits"]) == (
-        "fits",
-        0,
-        "2 Pods with 16 GPUs in fabric=f,superpod=1,rack=1.",
-    )
+    message = "2 Pods with 16 GPUs in fabric=f,superpod=1,rack=1."
+    assert (fits["gang"]["name"], fits["position"], fits["fits"]) == ("fits", 0, message)
     assert {key: value for key, value in large.items() if key != "reason"} == {
         "gang": {"apiVersion": "batch/v1", "kind": "Job", "namespace": "team", "name": "large"},
         "position": 1,
@@ -126,10 +120,8 @@ def test_it_needs_a_cluster(verb: str) -> None:
     """Without one it says how to name it."""
     result = run("topology", verb)
 
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
-        2,
-        "Error: which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod",
-    )
+    error = "Error: which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod"
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, error)
 
 
 async def test_release_opens_our_gates_only(server: PodApi, world: World) -> None:
@@ -138,24 +130,21 @@ async def test_release_opens_our_gates_only(server: PodApi, world: World) -> Non
     world.job("quota", 1, required("rack"), schedulingGates=[other, {"name": GATE}])
     world.pod("plain", None, world.template({}), schedulingGates=[other])
     server.load(world)
-    before = {name: json.dumps(server.pod(name)) for name in ("plain", "quota-0", "fits-0")}
+    names = ("plain", "quota-0", "fits-0")
+    before = [json.loads(json.dumps(server.pod(name))) for name in names]
 
     result = await asked("release", "--yes")
 
-    assert (result.stderr, result.exit_code) == ("", 0)
     *opened, last = result.stdout.splitlines()
-    names = ["fits-0", "fits-1", "large-0", "large-1", "large-2", "late-0", "quota-0"]
-    assert (sorted(opened), last) == ([f"team/{name}" for name in names], "7 gates opened")
-    quota, fits = server.pod("quota-0"), server.pod("fits-0")
-    assert quota is not None
-    assert fits is not None
-    assert (quota["spec"]["schedulingGates"], fits["spec"].get("schedulingGates")) == ([other], [])
-    assert json.dumps(server.pod("plain")) == before["plain"]
-    for name, pod in (("quota-0", quota), ("fits-0", fits)):
-        known = json.loads(before[name])
-        pod["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"]
-        pod["spec"]["schedulingGates"] = known["spec"]["schedulingGates"]
-        assert pod == known
+    pods = ["fits-0", "fits-1", "large-0", "large-1", "large-2", "late-0", "quota-0"]
+    assert (sorted(opened), last) == ([f"team/{name}" for name in pods], "7 gates opened")
+    assert (result.stderr, result.exit_code) == ("", 0)
+    for name, expected, gates in zip(names, before, ([other], [other], []), strict=True):
+        pod = server.pod(name)
+        assert pod is not None
+        expected["metadata"]["resourceVersion"] = pod["metadata"]["resourceVersion"]
+        expected["spec"]["schedulingGates"] = gates
+        assert pod == expected
 
 
 async def test_release_of_pods_that_go(server: PodApi, world: World) -> None:

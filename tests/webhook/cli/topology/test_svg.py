@@ -18,12 +18,6 @@ _SVG = "{http://www.w3.org/2000/svg}"
 _ROUNDING = 0.15  # lengths have one decimal
 
 
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder for the file with Nodes."""
-    monkeypatch.chdir(tmp_path)
-
-
 def _picture(items: Sequence[Json], *arguments: str) -> str:
     result = run("topology", "tree", "-f", write(Path("nodes.json"), *items), "-o", "svg", *arguments)
     assert result.exit_code == 0
@@ -271,3 +265,10 @@ def test_kinds_differ_without_colour() -> None:
         ".free": "fill: #ffffff; stroke: #009e73; }",
         ".unavailable": "fill: url(#hatch); stroke: #d55e00; }",
     }
+
+
+def test_the_picture_of_the_guide_is_what_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture in the guide about placement is the one that is drawn of its Nodes."""
+    monkeypatch.chdir(Path(__file__).parents[4] / "docs" / "guides" / "topology")
+
+    assert run("topology", "tree", "-f", "nodes.yaml", "-o", "svg").stdout == Path("tree.svg").read_text("utf-8")

@@ -22,11 +22,11 @@ def _socket(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        pytest.param(_fifo, "it is a FIFO, not a regular file", id="FIFO"),
-        pytest.param(lambda path: path.symlink_to("/dev/zero"), "it is a device, not a regular file", id="device"),
-        pytest.param(_socket, "No such device or address", id="socket"),
-        pytest.param(Path.mkdir, "Is a directory", id="directory"),
-        pytest.param(lambda path: path.write_bytes(b"x" * 11), "it is too large", id="size"),
+        (_fifo, "it is a FIFO, not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is a device, not a regular file"),
+        (_socket, "No such device or address"),
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.write_bytes(b"x" * 11), "it is too large"),
     ],
 )
 def test_what_is_not_read(tmp_path: Path, make: object, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

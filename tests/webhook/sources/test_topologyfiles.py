@@ -73,22 +73,16 @@ def _errors(*paths: str) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        pytest.param("a.yaml", _KAI, [Topology("halls", _HALLS, source="a.yaml:1", objects=("KAI",))], id="kai"),
-        pytest.param("a.yml", _KUEUE, [Topology("blocks", _BLOCKS, source="a.yml:2", objects=("Kueue",))], id="kueue"),
-        pytest.param("a.json", json.dumps(_RUNAI), [Topology("fabric", _FABRIC, source="a.json:1")], id="runai"),
-        pytest.param(
+        ("a.yaml", _KAI, [Topology("halls", _HALLS, source="a.yaml:1", objects=("KAI",))]),
+        ("a.yml", _KUEUE, [Topology("blocks", _BLOCKS, source="a.yml:2", objects=("Kueue",))]),
+        ("a.json", json.dumps(_RUNAI), [Topology("fabric", _FABRIC, source="a.json:1")]),
+        (
             "a.json",
             json.dumps({**_RUNAI, "createdBy": "\U0001f9e0"}, indent=2),
             [Topology("fabric", _FABRIC, source="a.json:1")],
-            id="json-that-is-no-yaml",
         ),
-        pytest.param(
-            "plain",
-            _KAI,
-            [Topology("halls", _HALLS, source="plain:1", objects=("KAI",))],
-            id="any-suffix-where-it-is-named",
-        ),
-        pytest.param(
+        ("plain", _KAI, [Topology("halls", _HALLS, source="plain:1", objects=("KAI",))]),
+        (
             "a.yaml",
             f"---\n{dedent(_KAI)}---\n---\n{json.dumps(_RUNAI)}\n---\n{dedent(_KUEUE)}",
             [
@@ -96,9 +90,8 @@ def _errors(*paths: str) -> list[str]:
                 Topology("fabric", _FABRIC, source="a.yaml:14"),
                 Topology("blocks", _BLOCKS, source="a.yaml:17", objects=("Kueue",)),
             ],
-            id="several-documents",
         ),
-        pytest.param(
+        (
             "a.yaml",
             """\
             apiVersion: v1
@@ -115,9 +108,8 @@ def _errors(*paths: str) -> list[str]:
                 Topology("blocks", _BLOCKS, source="a.yaml:4", objects=("Kueue",)),
                 Topology("more", _BLOCKS, source="a.yaml:8"),
             ],
-            id="a-list-as-kubectl-prints-it",
         ),
-        pytest.param("a.yaml", "# nothing yet\n", [], id="nothing"),
+        ("a.yaml", "# nothing yet\n", []),
     ],
 )
 def test_a_file_of_topologies(name: str, text: str, expected: list[Topology]) -> None:
@@ -167,50 +159,37 @@ _EXPECTED = "a Topology of kai.scheduler or kueue.x-k8s.io, or a ClusterTopology
 @pytest.mark.parametrize(
     ("text", "errors"),
     [
-        pytest.param(
+        (
             f"{_LEVELS}  - nodeLabel: example.org/site\n  - alias: room\n    nodeLabel: the hall\n",
             [f'8: spec.levels[1].nodeLabel: {_KEY} "the hall"'],
-            id="bad-level",
         ),
-        pytest.param(
+        (
             '{\n  "name": "fabric",\n  "levels": [\n    "example.org/site",\n    "the hall"\n  ]\n}\n',
             [f'5: levels[1]: {_KEY} "the hall"'],
-            id="bad-level-in-json",
         ),
-        pytest.param(
-            '{\n  "name": "\\ud83e\\udde0",\n  "levels": ["the hall"]\n}\n',
-            [f'3: levels[0]: {_KEY} "the hall"'],
-            id="bad-level-in-json-that-is-no-yaml",
-        ),
-        pytest.param(
+        ('{\n  "name": "\\ud83e\\udde0",\n  "levels": ["the hall"]\n}\n', [f'3: levels[0]: {_KEY} "the hall"']),
+        (
             "apiVersion: kai.scheduler/v1alpha1\nkind: Topology\nmetadata:\n  labels: {}\nspec:\n  levels: rack\n",
             [
                 "3: metadata.name: a topology needs a name, found null",
                 '6: spec.levels: a topology needs levels, farthest first, found "rack"',
             ],
-            id="no-name-and-no-levels",
         ),
-        pytest.param(
+        (
             "name: fabric\n---\nname: 7\nlevels: [example.org/hall]\n",
             [
                 "1: levels: a topology needs levels, farthest first, found none",
                 "3: name: a topology needs a name, found the number 7",
             ],
-            id="in-each-document",
         ),
-        pytest.param(
+        (
             "kind: TopologyList\nitems:\n- name: a\n  levels: [the hall]\n- 3\n",
             [f'4: items[0].levels[0]: {_KEY} "the hall"', "5: items[1]: a map was expected, found the number 3"],
-            id="in-each-item-of-a-list",
         ),
-        pytest.param(
-            "apiVersion: v1\nkind: ConfigMap\n", [f'2: kind: {_EXPECTED} "ConfigMap" of "v1"'], id="another-kind"
-        ),
-        pytest.param("halls\n", ['1: a map was expected, found "halls"'], id="a-string"),
-        pytest.param(
-            "name: a\nname: b\n", ['2:1: duplicate field "name", first on line 1'], id="a-key-that-stands-twice"
-        ),
-        pytest.param("name: [\n", ["2:1: not valid YAML: did not find expected node content"], id="no-yaml"),
+        ("apiVersion: v1\nkind: ConfigMap\n", [f'2: kind: {_EXPECTED} "ConfigMap" of "v1"']),
+        ("halls\n", ['1: a map was expected, found "halls"']),
+        ("name: a\nname: b\n", ['2:1: duplicate field "name", first on line 1']),
+        ("name: [\n", ["2:1: not valid YAML: did not find expected node content"]),
     ],
 )
 def test_a_mistake_is_told_with_its_place(text: str, errors: list[str]) -> None:

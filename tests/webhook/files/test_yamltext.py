@@ -146,70 +146,38 @@ metadata: {name: a,   labels: {b: "c"}}   # odd spaces
 spec:
 """
 _LONG = "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"
-_BROKEN = [f"{_LONG} && object.spec.replicas <= 5", f"{_LONG}\n&& object.spec.replicas <= 5"]
-
-
-def _formatted(spec: str) -> str:
-    result = format_file("a.yaml", _HEAD + spec)
-    assert (result.kept, result.errors) == ((), ())
-    assert result.text.startswith(_HEAD)
-    return result.text.removeprefix(_HEAD)
+_LINE = f"{_LONG} && object.spec.replicas <= 5"
+_LINES = f"{_LONG}\n        && object.spec.replicas <= 5"
+_VARIABLE = "  variables:\n    - name: b\n      expression: "
 
 
 @pytest.mark.parametrize(
-    ("spec", "after"),
+    ("spec", "old", "new"),
     [
+        ('  validations:\n    - expression: "a==1"  # why\n      message: "a  ==  1"\n', "a==1", "a == 1"),
+        ("  validations:\n    - messageExpression: 'a+''b'''\n", "a+", "a + "),
+        ("  variables:\n    - {name: b, expression: a==1}\n", "a==1", "a == 1"),
+        (f"{_VARIABLE}'!(!(a))'\n", "(a)", "a"),
+        (f"{_VARIABLE}f(a)?b:c\n", "f(a)?b:c", "'f(a) ? b : c'"),
+        (f"{_VARIABLE}|\n        a  &&\n          b\n\n      # c\n", "a  &&\n          b", "a && b"),
         (
-            '  validations:\n    - expression: "a==1"  # why\n      message: "a  ==  1"\n',
-            '  validations:\n    - expression: "a == 1"  # why\n      message: "a  ==  1"\n',
+            f"{_VARIABLE}>- # why\n        {_LINE}\n      # c\n",
+            f">- # why\n        {_LINE}",
+            f"|- # why\n        {_LINES}",
         ),
-        (
-            "  validations:\n    - messageExpression: 'a+''b'''\n",
-            "  validations:\n    - messageExpression: 'a + ''b'''\n",
-        ),
-        ("  variables:\n    - {name: b, expression: a==1}\n", "  variables:\n    - {name: b, expression: a == 1}\n"),
-        (
-            "  variables:\n    - name: b\n      expression: '!(!(a))'\n",
-            "  variables:\n    - name: b\n      expression: '!(!a)'\n",
-        ),
-        (
-            "  variables:\n    - name: b\n      expression: f(a)?b:c\n",
-            "  variables:\n    - name: b\n      expression: 'f(a) ? b : c'\n",
-        ),
-        (
-            "  matchConditions:\n    - expression: |\n        a  &&\n          b\n\n      name: c # d\n",
-            "  matchConditions:\n    - expression: |\n        a && b\n\n      name: c # d\n",
-        ),
-        (
-            f"  validations:\n    - expression: >- # why\n        {_BROKEN[0]}\n      # last\n",
-            "  validations:\n    - expression: |- # why\n        "
-            + _BROKEN[1].replace("\n", "\n        ")
-            + "\n      # last\n",
-        ),
-        (
-            f'  validations:\n    - expression: "{_BROKEN[0]}" # why\n      reason: Invalid\n',
-            "  validations:\n    - expression: |- # why\n        "
-            + _BROKEN[1].replace("\n", "\n        ")
-            + "\n      reason: Invalid\n",
-        ),
-        (
-            f'  validations: [{{expression: "{_BROKEN[0]}"}}]\n'.replace(" <= ", "<="),
-            f'  validations: [{{expression: "{_BROKEN[0]}"}}]\n',
-        ),
-        (
-            "  auditAnnotations:\n    - key: a\n      valueExpression: string( a )",
-            "  auditAnnotations:\n    - key: a\n      valueExpression: string(a)",
-        ),
-        (
-            "  mutations:\n    - jsonPatch:\n        expression: [ ]\n    - jsonPatch:\n        expression: '[ ]'\n",
-            "  mutations:\n    - jsonPatch:\n        expression: [ ]\n    - jsonPatch:\n        expression: '[]'\n",
-        ),
+        (f'{_VARIABLE}"{_LINE}" # why\n      # c\n', f'"{_LINE}" # why', f"|- # why\n        {_LINES}"),
+        (f'  variables: [{{expression: "{_LINE}"}}]\n'.replace(" <= ", "<="), "<=", " <= "),
+        ("  auditAnnotations:\n    - key: a\n      valueExpression: string( a )", "( a )", "(a)"),
+        ("  matchConditions:\n    - expression: a==b\n      name: a==b\n", "on: a==b", "on: a == b"),
+        ("  mutations:\n    - jsonPatch: {expression: [ ]}\n    - jsonPatch: {expression: '[ ]'}\n", "'[ ]'", "'[]'"),
     ],
 )
-def test_only_expressions_change(spec: str, after: str) -> None:
+def test_only_expressions_change(spec: str, old: str, new: str) -> None:
     """An expression is rewritten within its quotes or its block; a long one becomes a block."""
-    assert _formatted(spec) == after
-    assert _formatted(after) == after
+    after = f"{_HEAD}{spec.replace(old, new)}"
+
+    assert format_file("a.yaml", _HEAD + spec) == Formatting(after)
+    assert format_file("a.yaml", after) == Formatting(after)
 
 
 def test_files_of_other_things_stay() -> None:
@@ -262,7 +230,7 @@ def test_an_expression_that_does_not_parse() -> None:
 
 def test_line_ends_stay() -> None:
     """A file with the line ends of Windows keeps them."""
-    text = f'{_HEAD}  validations:\n    - expression: "{_BROKEN[0]}"\n'.replace("\n", "\r\n")
+    text = f'{_HEAD}{_VARIABLE}"{_LINE}"\n'.replace("\n", "\r\n")
     after = format_file("a.yaml", text).text
 
     assert after.count("\n") == after.count("\r\n") == text.count("\n") + 2

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.packmodes import OFF
+from support.policies.changed import policy
 
 from policies.admissionpolicy.evaluation.compilation import Compiler
-from policies.admissionpolicy.evaluation.parameters import ParametersKey, ReviewParameters
+from policies.admissionpolicy.evaluation.parameters import ReviewParameters
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.facts import StaticFacts
 from policies.engine.interruption import Key
@@ -23,20 +24,6 @@ from webhook.sources.policyset import EMPTY
 
 _CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 _TODAY = datetime.now(UTC).date()
-_OWN = """
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: lock-toleration}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
-  validations: [{expression: "true"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: lock-toleration}
-spec: {policyName: lock-toleration, validationActions: [Deny]}
-"""
 
 
 def _settings(**sections: Any) -> Settings:
@@ -47,10 +34,6 @@ def _actions(**chosen: Any) -> dict[str, list[str]]:
     """The validationActions of each policy in force."""
     made = packs.made(_settings(packs=chosen))
     return {binding.policy_name: sorted(binding.validation_actions) for binding in made.bindings}
-
-
-def _shipped() -> Mapping[str, list[str]]:
-    return _actions(**dict.fromkeys(Settings().packs.names(), "enforce"))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +56,7 @@ def test_a_mode_makes_nothing_louder_than_it_ships(mode: Any, expected: dict[str
 
 def test_modes_of_single_policies() -> None:
     """A subject's mode is one for all policies about it; a policy's own is taken at its word, louder or not."""
-    everything = _shipped()
+    everything = _actions(**dict.fromkeys(OFF, "enforce"))
     policies = {"reserved-toleration": "off", "reserved-toleration-unset": "enforce", "node-selector": "enforce"}
 
     found = _actions(**{"scheduling-safety": {"mode": "audit", "policies": policies}, "interruptable-qos": "off"})
@@ -87,34 +70,35 @@ def test_modes_of_single_policies() -> None:
 
 def test_nothing_is_left_of_packs_that_are_off() -> None:
     """Neither policies nor bindings nor parameters are made."""
-    made = packs.made(_settings(packs=dict.fromkeys(Settings().packs.names(), "off")))
+    made = packs.made(_settings(packs=OFF))
 
     assert (made.policies, made.bindings, made.parameters.objects) == ((), (), ())
 
 
+def _data(name: str, **sections: Any) -> dict[str, str]:
+    """The data of a ConfigMap with parameters."""
+    found = packs.made(_settings(**sections)).parameters.named(_CONFIG_MAP, "kube-system", name)
+    assert found is not None
+    data: dict[str, str] = found["data"]
+    return data
+
+
 def test_parameters_replace_what_ships() -> None:
-    """A value that is given replaces the shipped one, the other keys stay, and the reserved hash is always allowed."""
+    """A value that is given replaces the shipped one, and the other keys stay."""
+    changed = {"maxTerminationGracePeriodSeconds": "60"}
     given = {"interruptable-qos": {"parameters": {"maxTerminationGracePeriodSeconds": 60}}}
-    of = packs.made(_settings(packs=given, organization={"reservedHash": "abc"})).parameters
 
-    drain = of.named(_CONFIG_MAP, "kube-system", "interruptable-drain")
-    reserved = of.named(_CONFIG_MAP, "kube-system", "reserved-toleration")
-    assert drain is not None
-    assert reserved is not None
-    assert drain["data"]["maxTerminationGracePeriodSeconds"] == "60"
-    assert drain["data"]["minTerminationGracePeriodSeconds"] == "5"
-    assert reserved["data"] == {"allowedReservedValues": "abc"}
+    assert _data("interruptable-drain", packs=given) == _data("interruptable-drain") | changed
 
 
-@pytest.mark.parametrize(("given", "expected"), [("x y", "x y abc"), ("x,abc", "x,abc"), ("", "abc")])
-def test_the_organizations_own_reservation_is_added(given: str, expected: str) -> None:
-    """Values that are given stay, with the organization's own among them."""
-    chosen = {"scheduling-safety": {"parameters": {packs.OWN_RESERVATION: given}}}
-    of = packs.made(_settings(packs=chosen, organization={"reservedHash": "abc"})).parameters
-    reserved = of.named(_CONFIG_MAP, "kube-system", "reserved-toleration")
+@pytest.mark.parametrize(("given", "expected"), [(None, "abc"), ("x y", "x y abc"), ("x,abc", "x,abc"), ("", "abc")])
+def test_the_organizations_own_reservation_is_added(given: str | None, expected: str) -> None:
+    """The reserved hash is always allowed, among the values that are given."""
+    parameters = {} if given is None else {packs.OWN_RESERVATION: given}
+    chosen = {"scheduling-safety": {"parameters": parameters}}
+    found = _data("reserved-toleration", packs=chosen, organization={"reservedHash": "abc"})
 
-    assert reserved is not None
-    assert reserved["data"] == {packs.OWN_RESERVATION: expected}
+    assert found == {packs.OWN_RESERVATION: expected}
 
 
 def test_no_cluster_is_asked_for_parameters() -> None:
@@ -124,17 +108,15 @@ def test_no_cluster_is_asked_for_parameters() -> None:
         def known(self, key: Key[Any]) -> Any:
             raise AssertionError(key)
 
-    made = packs.made(Settings())
-    parameters = ReviewParameters(_Never(_TODAY), made.parameters)
+    parameters = ReviewParameters(_Never(_TODAY), packs.made(Settings()).parameters)
 
     assert parameters.scope(_CONFIG_MAP) == "Namespaced"
     assert parameters.named(_CONFIG_MAP, "kube-system", "interruptable-drain") is not None
-    assert isinstance(ParametersKey(kind=_CONFIG_MAP), Key)
 
 
 def test_a_policy_of_the_same_name_takes_the_place_of_a_shipped_one() -> None:
     """Files and the cluster's own policies win, also those of the cluster that ask for nothing here."""
-    files = policyfiles.read([("own.yaml", _OWN)])
+    files = policyfiles.read([("own.yaml", policy("lock-toleration", "true", "No."))])
     native = policyset.native({"interruptable-drain": [], "something-else": []}, {})
 
     made = rules.of_policies(Settings(), files, native=native)
@@ -157,7 +139,7 @@ def test_one_entry_that_fails_open() -> None:
     """All packs share the entry that fails open, with a condition for them by which no controller is asked about."""
     found = {}
     for mode in ("warn", "off"):
-        settings = _settings(packs=dict.fromkeys(Settings().packs.names(), mode))
+        settings = _settings(packs=dict.fromkeys(OFF, mode))
         ruleset = rules.build(settings, (), rules.of_policies(settings, EMPTY.files))
         webhooks = registered(settings, b"", ruleset)[1]["webhooks"]
         (entry,) = [webhook for webhook in webhooks if "policies" in webhook["name"]]
@@ -190,13 +172,15 @@ def test_texts_are_complete() -> None:
     """What is written as objects loads without errors, and has the modes and parameters of the settings."""
     chosen = {"sunk": "enforce", "interruptable-qos": {"parameters": {"maxTerminationGracePeriodSeconds": 60}}}
     settings = _settings(packs=chosen)
+    written, made = policyfiles.read(packs.texts(settings)), packs.made(settings)
 
-    written = policyfiles.read(packs.texts(settings))
-    made = packs.made(settings)
     assert {p.name for p in written.loaded.policies} == {p.name for p in made.policies}
     assert {b.name: b.validation_actions for b in written.loaded.bindings} == {
         b.name: b.validation_actions for b in made.bindings
     }
-    drain = written.parameters.named(_CONFIG_MAP, "kube-system", "interruptable-drain")
-    assert drain is not None
-    assert drain["data"]["maxTerminationGracePeriodSeconds"] == "60"
+    names = [one["metadata"]["name"] for one in made.parameters.objects]
+    assert [
+        written.parameters.named(_CONFIG_MAP, "kube-system", name)
+        == made.parameters.named(_CONFIG_MAP, "kube-system", name)
+        for name in names
+    ] == [True] * len(names)

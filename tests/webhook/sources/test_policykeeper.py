@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from structlog.testing import capture_logs
 from support.builders import Json, pod, request
 from support.patience import PATIENCE
+from support.policies.changed import policy
 from support.service.reviews import RESERVED, TODAY
 
 from policies.cel.generation.codegen import Generated
@@ -25,21 +26,7 @@ from webhook.sources.policyset import Directories
 
 pytestmark = pytest.mark.usefixtures("no_packs")
 
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: names}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "false", message: "Never."}]
-"""
-_BINDING = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: bound}
-spec: {policyName: names, validationActions: [ACTION]}
-"""
+_POLICY, _BINDING = policy("names", "false", "Never.", "ACTION").removesuffix("---\n").split("---\n")
 _EXCEPTION = """\
 apiVersion: cks-admission.dev/v1
 kind: PolicyException
@@ -99,18 +86,11 @@ async def test_what_changed_is_told_by_name(tmp_path: Path) -> None:
     (tmp_path / "why.yaml").unlink()
     events.append(await kept.look())
 
+    limits = ["ConfigMap team/limits"]
     assert events == [
-        [
-            _event(
-                1,
-                added=["names"],
-                bindings_added=["bound"],
-                exceptions_added=["moving"],
-                objects_added=["ConfigMap team/limits"],
-            )
-        ],
-        [_event(1, bindings_changed=["bound"])],
-        [_event(1, exceptions_changed=["moving"], objects_changed=["ConfigMap team/limits"])],
+        [_event(1, added=["names"], bindings_added=["names"], exceptions_added=["moving"], objects_added=limits)],
+        [_event(1, bindings_changed=["names"])],
+        [_event(1, exceptions_changed=["moving"], objects_changed=limits)],
         [_event(1, changed=["names"], exceptions_removed=["moving"])],
     ]
 
@@ -118,7 +98,7 @@ async def test_what_changed_is_told_by_name(tmp_path: Path) -> None:
 async def test_a_defect_of_generated_code_is_counted_and_told_once(tmp_path: Path) -> None:
     """Each evaluation counts; the log names policy, expression and place once for an expression."""
     kept = _Kept(tmp_path)
-    kept.write(policy=_POLICY.replace('"false"', "has(object.spec)"), binding=_BINDING.replace("ACTION", "Deny"))
+    kept.write(policy=_POLICY.replace("false", "has(object.spec)"), binding=_BINDING.replace("ACTION", "Deny"))
     await kept.look()
     for compiled in kept.keeper._compiler._cache.values():
         program = compiled.validations[0].program
@@ -223,21 +203,29 @@ class _ServedRelease:
             yield
 
 
-async def test_an_upgrade_of_the_cluster(tmp_path: Path) -> None:
-    """All policies are compiled anew by the rules of the new release; a source that it refuses stays as it was."""
-    settings = _loaded(policies={"directories": [str(tmp_path)]})
+class _Upgraded(NamedTuple):
+    """A keeper of a directory, which follows the release of a cluster."""
+
+    served: _ServedRelease
+    keeper: PolicyKeeper
+
+
+async def _started(directory: Path, name: str) -> _Upgraded:
+    """It was started with 1.36 and a policy of a name."""
+    settings = _loaded(policies={"directories": [str(directory)]})
     served = _ServedRelease("1.36")
     cluster = InCluster(served, None, None, list)
-    keeper = PolicyKeeper(settings.settings, [Directories((str(tmp_path),))], Metrics(), settings.catalog, cluster)
-    reserved = _POLICY.replace("name: names", "name: names.static.k8s.io")
-    (tmp_path / "policy.yaml").write_text(reserved, encoding="utf-8")
-    (tmp_path / "binding.yaml").write_text(
-        _BINDING.replace("ACTION", "Deny").replace("names", "names.static.k8s.io"), encoding="utf-8"
-    )
+    sources = [Directories((str(directory),))]
+    keeper = PolicyKeeper(settings.settings, sources, Metrics(), settings.catalog, cluster)
+    (directory / "policy.yaml").write_text(policy(name, "false", "Never."), encoding="utf-8")
     await keeper.start()
-    before = _releases(keeper), keeper.unused()
+    return _Upgraded(served, keeper)
 
-    swapped = asyncio.Event()
+
+async def test_an_upgrade_of_the_cluster(tmp_path: Path) -> None:
+    """All policies are compiled anew by the rules of the new release; a source that it refuses stays as it was."""
+    served, keeper = await _started(tmp_path, "names.static.k8s.io")
+    before, swapped = (_releases(keeper), keeper.unused()), asyncio.Event()
 
     async def swap() -> None:
         swapped.set()
@@ -250,20 +238,14 @@ async def test_an_upgrade_of_the_cluster(tmp_path: Path) -> None:
 
     assert before == ({"names.static.k8s.io": "1.36"}, [])
     assert _releases(keeper) == {"names.static.k8s.io": "1.37"}
-    assert [text.splitlines()[1].partition(": names")[0] for text in keeper.unused()] == [
-        f'{tmp_path}/policy.yaml:3:18: metadata.name: Invalid value: "names.static.k8s.io"'
-    ]
+    (unused,) = keeper.unused()
+    place = f'{tmp_path}/policy.yaml:3:18: metadata.name: Invalid value: "names.static.k8s.io"'
+    assert unused.splitlines()[1].startswith(place)
 
 
 async def test_an_upgrade_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A defect met in compiling for the new release leaves in force what was compiled for the old one."""
-    settings = _loaded(policies={"directories": [str(tmp_path)]})
-    served = _ServedRelease("1.36")
-    cluster = InCluster(served, None, None, list)
-    keeper = PolicyKeeper(settings.settings, [Directories((str(tmp_path),))], Metrics(), settings.catalog, cluster)
-    (tmp_path / "policy.yaml").write_text(_POLICY, encoding="utf-8")
-    (tmp_path / "binding.yaml").write_text(_BINDING.replace("ACTION", "Deny"), encoding="utf-8")
-    await keeper.start()
+    served, keeper = await _started(tmp_path, "names")
     before = keeper.ruleset
 
     def fail(*_: object) -> None:

@@ -52,85 +52,84 @@ def _in_force(found: PolicySet) -> Mapping[str, str]:
     return {policy.name: policy.validations[0].expression.text for policy in found.files.loaded.policies}
 
 
+_HISTORIES = {
+    "without errors the set is what all sources hold": (["a:first b:second"], "first=true second=true", ""),
+    "what breaks keeps what it had, others follow their changes": (
+        ["a:first b:second", "a:first=tru b:second=false"],
+        "first=true second=false",
+        "a",
+    ),
+    "a new source with errors is left out": (["a:first b:second=1"], "first=true", "b"),
+    "whoever had a name keeps it": (["b:one", "a:one=false b:one"], "one=true", "a"),
+    "and changes it freely": (["b:one", "a:one b:one", "a:one=1==1 b:one=false"], "one=false", "a"),
+    "what a binding needs does not go": (["a:one- b:-one", "b:-one"], "one=true", "a"),
+    "and comes again": (["a:one- b:-one", "b:-one", "a:one-=false b:-one"], "one=false", ""),
+    "nobody else is kept back by that": (
+        ["a:one- b:-one c:third", "b:-one c:third=false d:fourth"],
+        "third=false fourth=true one=true",
+        "a",
+    ),
+    "nor where it is unknown who removed it": (
+        ["a:one-,two b:-one c:third", "a:two b:-one c:third=false"],
+        "one=true two=true third=false",
+        "a",
+    ),
+    "a binding before its policy is refused": (["a:-one"], "", "a"),
+    "until the policy is there": (["a:-one", "a:-one b:one-"], "one=true", ""),
+    "policies go with their source": (["a:first b:second", "b:second"], "second=true", ""),
+}
+
+
+def _texts(state: str) -> dict[str, str]:
+    """Texts by source. `one` is a policy with its binding, `one-` without, `-one` the binding; `=` its expression."""
+    texts = {}
+    for source, words in (item.split(":") for item in state.split()):
+        named = [word.partition("=") for word in words.split(",")]
+        made = (
+            _BINDING.replace("NAME", name[1:])
+            if name.startswith("-")
+            else (_policy if name.endswith("-") else _bound)(name.rstrip("-"), expression or "true")
+            for name, _, expression in named
+        )
+        texts[source] = "---\n".join(made)
+    return texts
+
+
+@pytest.mark.parametrize(("states", "in_force", "refused"), _HISTORIES.values(), ids=_HISTORIES)
+def test_sources_that_change(states: list[str], in_force: str, refused: str) -> None:
+    """What is in force after sources changed, and whose newest content is not."""
+    found = EMPTY
+    for state in states:
+        found = _after(found, **_texts(state))
+
+    expected = dict(one.split("=") for one in in_force.split())
+    assert (_in_force(found), list(found.refused)) == (expected, refused.split())
+
+
 _BOTH = _after(EMPTY, a=_bound("first"), b=_bound("second"))
 
 
-def test_all_sources_together() -> None:
-    """Without errors the set is what all sources hold, in their order."""
-    assert (_in_force(_BOTH), _BOTH.refused) == ({"first": "true", "second": "true"}, {})
-    assert [binding.name for binding in _BOTH.files.loaded.bindings] == ["first", "second"]
+def test_the_reasons() -> None:
+    """A refusal says what is wrong where, which other object has the name, or who needs what went."""
+    duplicate = _after(_after(EMPTY, b=_bound("one")), a=_bound("one", "false"), b=_bound("one"))
+    gone = _after(_after(EMPTY, **_texts("a:one- b:-one")), **_texts("b:-one"))
+    unread = updated(_BOTH, {"a": Content("2", (), "a.yaml: cannot be read"), "b": _BOTH.contents["b"]}, _TODAY)
 
-
-def test_a_source_that_breaks_keeps_what_it_had() -> None:
-    """A source with an error stays as it was, with the error's place as the reason; the others follow their changes."""
-    found = _after(_BOTH, a=_bound("first", "tru"), b=_bound("second", "false"))
-
-    assert _in_force(found) == {"first": "true", "second": "false"}
-    undeclared = "a.yaml:7:31: spec.validations[0].expression: undeclared reference to 'tru' (in container '')\ntru\n^"
-    assert found.refused == {"a": undeclared}
-
-
-def test_a_source_that_cannot_be_read_keeps_what_it_had() -> None:
-    """A file that is gone or no YAML takes away nothing that was loaded from its source."""
-    found = updated(_BOTH, {"a": Content("2", (), "a.yaml: cannot be read"), "b": _BOTH.contents["b"]}, _TODAY)
-
-    assert (_in_force(found), found.refused) == (_in_force(_BOTH), {"a": "a.yaml: cannot be read"})
-
-
-def test_a_new_source_with_errors_is_left_out() -> None:
-    """Where there was nothing before, nothing is in force, and the rest is."""
-    found = _after(EMPTY, a=_bound("first"), b=_bound("second", "1"))
-
-    assert (_in_force(found), list(found.refused)) == ({"first": "true"}, ["b"])
-
-
-def test_a_name_that_is_taken() -> None:
-    """Of two policies with one name the one that was there stays, wherever its source stands in the order."""
-    only = _after(EMPTY, b=_bound("one"))
-
-    found = _after(only, a=_bound("one", "false"), b=_bound("one"))
-
-    assert _in_force(found) == {"one": "true"}
-    assert found.refused == {
+    assert _after(_BOTH, a=_bound("first", "tru"), b=_bound("second")).refused == {
+        "a": "a.yaml:7:31: spec.validations[0].expression: undeclared reference to 'tru' (in container '')\ntru\n^"
+    }
+    assert duplicate.refused == {
         "a": 'a.yaml:3:18: metadata.name: Duplicate value: "one"\n'
         "hint: the first ValidatingAdmissionPolicy of this name is at b.yaml:3: rename one\n"
         'a.yaml:11:18: metadata.name: Duplicate value: "one"\n'
         "hint: the first ValidatingAdmissionPolicyBinding of this name is at b.yaml:11: rename one"
     }
-
-
-def test_what_others_need_does_not_go() -> None:
-    """A policy that a binding elsewhere names stays in force when its source is gone, and comes again with it."""
-    binding = _BINDING.replace("NAME", "one")
-    split = _after(EMPTY, a=_policy("one"), b=binding)
-
-    gone = _after(split, b=binding)
-    again = _after(gone, a=_policy("one", "false"), b=binding)
-
-    needed = (
-        "others need what is no longer there:\n"
+    assert gone.refused == {
+        "a": "others need what is no longer there:\n"
         'b.yaml:4:20: spec.policyName: Not found: "one"\n'
         "hint: a ValidatingAdmissionPolicy of this name must be among the documents"
-    )
-    assert (_in_force(gone), gone.refused) == ({"one": "true"}, {"a": needed})
-    assert (_in_force(again), again.refused) == ({"one": "false"}, {})
-
-
-def test_a_source_is_taken_once_it_fits() -> None:
-    """A binding that came before its policy is refused until the policy is there."""
-    binding = _BINDING.replace("NAME", "one")
-    early = _after(EMPTY, a=binding)
-
-    assert (_in_force(early), list(early.refused)) == ({}, ["a"])
-    fitting = _after(early, a=binding, b=_policy("one"))
-    assert (_in_force(fitting), fitting.refused) == ({"one": "true"}, {})
-
-
-def test_a_source_that_goes() -> None:
-    """Policies go with their source."""
-    found = _after(_BOTH, b=_bound("second"))
-
-    assert (_in_force(found), found.refused) == ({"second": "true"}, {})
+    }
+    assert (_in_force(unread), unread.refused) == (_in_force(_BOTH), {"a": "a.yaml: cannot be read"})
 
 
 def test_the_same_again() -> None:
@@ -139,38 +138,6 @@ def test_the_same_again() -> None:
 
     before, after = _BOTH.files.loaded.policies, found.files.loaded.policies
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, True]
-
-
-def test_others_follow_their_changes_while_something_that_is_needed_is_gone() -> None:
-    """A source that was deleted although it is needed keeps back nobody else."""
-    binding = _BINDING.replace("NAME", "one")
-    split = _after(EMPTY, a=_policy("one"), b=binding, c=_bound("third"))
-
-    found = _after(split, b=binding, c=_bound("third", "false"), d=_bound("fourth"))
-
-    assert _in_force(found) == {"third": "false", "fourth": "true", "one": "true"}
-    assert list(found.refused) == ["a"]
-
-
-def test_whoever_takes_a_name_keeps_back_nobody() -> None:
-    """A source that has had a name changes it freely, whatever another one claims, and wherever that one stands."""
-    only = _after(EMPTY, b=_bound("one"))
-    claimed = _after(only, a=_bound("one"), b=_bound("one"))
-
-    found = _after(claimed, a=_bound("one", "1 == 1"), b=_bound("one", "false"))
-
-    assert (_in_force(found), list(found.refused)) == ({"one": "false"}, ["a"])
-
-
-def test_others_follow_their_changes_while_it_is_unknown_who_removed_what_is_needed() -> None:
-    """A source from which a policy went that another one binds keeps back only those that name the same objects."""
-    binding = _BINDING.replace("NAME", "one")
-    split = _after(EMPTY, a=f"{_policy('one')}---\n{_bound('two')}", b=binding, c=_bound("third"))
-
-    found = _after(split, a=_bound("two"), b=binding, c=_bound("third", "false"))
-
-    assert _in_force(found) == {"one": "true", "two": "true", "third": "false"}
-    assert list(found.refused) == ["a"]
 
 
 @pytest.mark.parametrize("length", [3, 100])

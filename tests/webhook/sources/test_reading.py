@@ -43,10 +43,6 @@ def _spin() -> None:
         pass
 
 
-def _swell() -> None:
-    bytearray(2 * reading.QUICK.memory)
-
-
 def _crash() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -55,34 +51,39 @@ def _raise(error: Exception) -> None:
     raise error
 
 
+def _begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The first unit of each child that begins from now on."""
+    first: list[str] = []
+
+    class Noted(Child):
+        def __init__(self, work: Callable[[], list[object]], limits: Limits) -> None:
+            super().__init__(work, limits)
+            assert isinstance(work, partial)
+            first.append(work.args[0][0].name)
+
+    monkeypatch.setattr(reading, "Child", Noted)
+    return first
+
+
 async def _problems(readings: Readings, *units: Unit) -> dict[str, str]:
     return {name: content.problem for name, content in (await readings.all(units, NEWEST)).items()}
 
 
 async def test_what_ends_a_child_is_refused_alone() -> None:
     """A source that takes too long, takes too much memory or crashes is named with the reason; all others are read."""
-    found = await _problems(
-        Readings(),
-        _unit("a"),
-        _unit("slow", _spin),
-        _unit("b"),
-        _unit("large", _swell),
-        _unit("crashing", _crash),
-        _unit("broken", lambda: _raise(FileError("broken: not valid YAML"))),
-        _unit("defect", lambda: _raise(KeyError("x"))),
-        _unit("c"),
-    )
-
-    assert found == {
-        "a": "",
-        "b": "",
-        "c": "",
-        "slow": "slow: took over 1 s to compile",
-        "large": "large: took over 128 MiB of memory to compile",
-        "crashing": "crashing: the process that compiled it ended with -11",
-        "broken": "broken: not valid YAML",
-        "defect": "defect: cannot be read: KeyError: 'x'",
+    works: dict[str, tuple[Callable[[], object], str]] = {
+        "a": (int, ""),
+        "slow": (_spin, "slow: took over 1 s to compile"),
+        "b": (int, ""),
+        "large": (lambda: bytearray(2 * reading.QUICK.memory), "large: took over 128 MiB of memory to compile"),
+        "crashing": (_crash, "crashing: the process that compiled it ended with -11"),
+        "broken": (lambda: _raise(FileError("broken: not valid YAML")), "broken: not valid YAML"),
+        "defect": (lambda: _raise(KeyError("x")), "defect: cannot be read: KeyError: 'x'"),
+        "c": (int, ""),
     }
+    found = await _problems(Readings(), *(_unit(name, work) for name, (work, _) in works.items()))
+
+    assert found == {name: problem for name, (_, problem) in works.items()}
 
 
 async def test_others_do_not_wait_for_what_takes_long() -> None:
@@ -110,14 +111,7 @@ async def test_those_that_take_long_take_turns() -> None:
 
 async def test_each_version_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Contents of the same version stay the same objects, refused ones too; a new version is read."""
-    readings, begun = Readings(), list[int]()
-
-    class Counted(Child):
-        def __init__(self, work: Callable[[], list[object]], limits: Limits) -> None:
-            super().__init__(work, limits)
-            begun.append(self.pid)
-
-    monkeypatch.setattr(reading, "Child", Counted)
+    readings, begun = Readings(), _begun(monkeypatch)
     bad, good = _unit("bad", _crash), _unit("good")
     first = await readings.all([bad, good], NEWEST)
     children = len(begun)
@@ -157,16 +151,7 @@ async def test_what_a_child_returns(tmp_path: Path) -> None:
 
 async def test_hostile_sources_come_after_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was in force comes first, then each source in turn, however many units of another one end children."""
-    readings, first = Readings(), list[str]()
-    good = _unit("good")
-
-    class Noted(Child):
-        def __init__(self, work: Callable[[], list[object]], limits: Limits) -> None:
-            super().__init__(work, limits)
-            assert isinstance(work, partial)
-            first.append(work.args[0][0].name)
-
-    monkeypatch.setattr(reading, "Child", Noted)
+    readings, first, good = Readings(), _begun(monkeypatch), _unit("good")
     await readings.all([good], NEWEST)
     hostile = [_unit(f"hostile-{number}", _crash)._replace(source="hostile") for number in range(5)]
     await readings.all([*hostile, _unit("new"), good._replace(version="2")], NEWEST)

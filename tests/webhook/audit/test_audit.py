@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.packmodes import OFF
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionResource
@@ -17,7 +18,7 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.audit import audit, rules
 from webhook.audit.audit import Audit
-from webhook.audit.finding import Finding, Subject
+from webhook.audit.finding import WHOLE, Finding, Part, Subject
 from webhook.audit.rules import as_sent, creation
 from webhook.configuration.settings import Settings
 from webhook.limits import Limits, limited
@@ -25,40 +26,37 @@ from webhook.sources import policyfiles
 from webhook.sources.policyset import EMPTY
 
 _FACTS = StaticFacts(date(2026, 3, 1), {"cp": {CONTROL_PLANE_LABEL: CONTROL_PLANE}})
-_PACKS = {"packs": dict.fromkeys(("interruptable-qos", "scheduling-safety", "sunk"), "off")}
+_PACKS = {"packs": OFF}
 _RULES = rules.made(Settings.model_validate(_PACKS), EMPTY.files)
 _RESERVED = {"foo.coreweave.cloud/a": "1", "foo.coreweave.cloud/b": "2"}
 _OWNER = {"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed"
 
 
-def _request(kind: str, plural: str, namespace: str = "a", **metadata: Any) -> AdmissionRequest:
+def _request(kind: str, namespace: str = "a", **metadata: Any) -> AdmissionRequest:
     named = {"name": "x", "labels": _RESERVED, **({"namespace": namespace} if namespace else {}), **metadata}
     obj = {"apiVersion": "v1", "kind": kind, "metadata": named}
-    return creation(obj, GroupVersionResource("", "v1", plural), namespaced=bool(namespace))
+    return creation(obj, GroupVersionResource("", "v1", f"{kind.lower()}s"), namespaced=bool(namespace))
 
 
 async def test_one_finding_for_a_path() -> None:
     """Two labels at one path are one finding, with both."""
-    judged = await Audit(_RULES, _FACTS).judged(_request("ConfigMap", "configmaps"))
+    judged = await Audit(_RULES, _FACTS).judged(_request("ConfigMap"))
 
     text = f'{_SUMMARY}: foo.coreweave.cloud/a="1"\n{_SUMMARY}: foo.coreweave.cloud/b="2"'
     (finding,) = judged.findings
     subject = Subject("v1", "ConfigMap", "a", "x", "", "ConfigMap/x")
-    assert (finding.subject, finding.policy, finding.verdict, finding.path) == (
-        subject, "labels", "deny", "metadata.labels",
-    )  # fmt: skip
-    assert finding.message == text
+    assert replace(finding, remedy="") == Finding(subject, "labels", "deny", "metadata.labels", text)
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        _request("Node", "nodes", ""),
-        _request("ConfigMap", "configmaps", "cp"),
-        _request("ConfigMap", "configmaps", ownerReferences=[_OWNER]),
-        _request("Namespace", "namespaces", "", labels={CONTROL_PLANE_LABEL: CONTROL_PLANE}),
-        _request("ConfigMap", "configmaps", deletionTimestamp="2026-03-01T00:00:00Z"),
+        _request("Node", ""),
+        _request("ConfigMap", "cp"),
+        _request("ConfigMap", ownerReferences=[_OWNER]),
+        _request("Namespace", "", labels={CONTROL_PLANE_LABEL: CONTROL_PLANE}),
+        _request("ConfigMap", deletionTimestamp="2026-03-01T00:00:00Z"),
     ],
     ids=["node", "control-plane", "owned", "namespace-of-the-control-plane", "being-deleted"],
 )
@@ -72,7 +70,7 @@ async def test_an_exception_and_its_end_are_told() -> None:
     exception = PolicyException("moving", ("labels",), "OPS-1", date(2026, 6, 30))
     known = _RULES._replace(ruleset=RuleSet(_RULES.ruleset.rules, (exception,)))
 
-    (finding,) = (await Audit(known, _FACTS).judged(_request("ConfigMap", "configmaps"))).findings
+    (finding,) = (await Audit(known, _FACTS).judged(_request("ConfigMap"))).findings
 
     assert (finding.verdict, finding.until) == ("exempt", "2026-06-30T23:59:59Z")
     assert finding.message.endswith("(exception moving until 2026-06-30: OPS-1)")
@@ -80,43 +78,26 @@ async def test_an_exception_and_its_end_are_told() -> None:
 
 async def test_a_change_is_told_with_its_path() -> None:
     """What a mutation would write today is a finding at its path, and no failure."""
-    pod = {"metadata": {"name": "x", "namespace": "a"}, "spec": {"containers": [{"name": "c"}]}}
-    request = creation(
-        {"apiVersion": "v1", "kind": "Pod", **pod}, GroupVersionResource("", "v1", "pods"), namespaced=True
-    )
+    request = _request("Pod", labels={})
+    pod = {**(request.object or {}), "spec": {"containers": [{"name": "c"}]}}
 
-    judged = await Audit(_RULES, _FACTS).judged(request)
+    judged = await Audit(_RULES, _FACTS).judged(replace(request, object=pod))
 
-    assert judged.findings == (
-        Finding(
-            Subject("v1", "Pod", "a", "x", "", "Pod/x"), "tolerations", "mutate", "spec.tolerations",
-            'would be [{"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}]',
-        ),
-    )  # fmt: skip
+    subject = Subject("v1", "Pod", "a", "x", "", "Pod/x")
+    text = 'would be [{"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}]'
+    assert judged.findings == (Finding(subject, "tolerations", "mutate", "spec.tolerations", text),)
 
 
-@pytest.mark.parametrize(
-    ("managers", "kept"),
-    [
-        ([{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:containers": {}}}}], False),
-        ([{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:nodeName": {}}}}], True),
-    ],
-    ids=["scheduler", "author"],
-)
-def test_an_object_is_judged_as_it_was_sent(managers: list[Any], kept: bool) -> None:  # noqa: FBT001 - a column
+@pytest.mark.parametrize(("field", "spec"), [("f:containers", {}), ("f:nodeName", {"nodeName": "n"})])
+def test_an_object_is_judged_as_it_was_sent(field: str, spec: dict[str, str]) -> None:
     """Status, what the API server wrote and the scheduler's choice are left out; a Node that the author named stays."""
+    managers = [{"manager": "kubectl", "fieldsV1": {"f:spec": {field: {}}}}]
     metadata = {"name": "x", "uid": "u", "resourceVersion": "7", "managedFields": managers}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"nodeName": "n"},
-        "status": {"phase": "Running"},
-    }
+    head, status = {"apiVersion": "v1", "kind": "Pod"}, {"status": {"phase": "Running"}}
+    pod = {**head, "metadata": metadata, "spec": {"nodeName": "n"}, **status}
 
-    spec = {"nodeName": "n"} if kept else {}
-    assert as_sent(pod) == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "uid": "u"}, "spec": spec}
-    assert pod["status"] == {"phase": "Running"}
+    assert as_sent(pod) == {**head, "metadata": {"name": "x", "uid": "u"}, "spec": spec}
+    assert pod["status"] == status["status"]
 
 
 async def test_a_policy_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,8 +119,31 @@ async def test_a_policy_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(audit, "limited", briefly)
     work = Audit(rules.made(Settings.model_validate(_PACKS), files), _FACTS)
-    request = _request("ConfigMap", "configmaps")
+    request = _request("ConfigMap")
     request = replace(request, object={**(request.object or {}), "data": {"text": "a" * 9999}})
     said = [[(finding.policy, finding.verdict) for finding in (await work.judged(request)).findings] for _ in range(5)]
 
     assert (said, len(tried)) == ([[("labels", "deny"), ("slow", "error")]] * 5, 3 * 2 + 2)
+
+
+_PARTS = [Part(index, 3) for index in range(3)]
+
+
+def test_every_object_is_in_one_part() -> None:
+    """Of 100 Namespaces and 100 Nodes each is judged by one of three audits, and each of these has some to do."""
+    named = [(kind, f"x-{number}") for kind in ("Namespace", "Node") for number in range(100)]
+    requests = [_request(kind, "", name=name) for kind, name in named]
+    judges = [[part.index for part in _PARTS if part.judges(request)] for request in requests]
+
+    assert [len(each) for each in judges] == [1] * len(requests)
+    assert {index for each in judges for index in each} == {0, 1, 2}
+    assert all(WHOLE.judges(request) for request in requests)
+
+
+def test_a_namespace_is_with_what_is_in_it() -> None:
+    """A Namespace and its objects are in the same part, where whoever owns them is; that never changes."""
+    for name in (f"team-{number}" for number in range(20)):
+        requests = [_request("Namespace", "", name=name), *(_request("Pod", name, name=f"p-{n}") for n in range(5))]
+        parts = {tuple(part.judges(request) for part in _PARTS) for request in requests}
+        assert parts == {tuple(part.has(name) for part in _PARTS)}
+    assert [next(part.index for part in _PARTS if part.has(name)) for name in ("a", "b", "kube-system")] == [0, 2, 1]

@@ -11,20 +11,18 @@ from webhook.audit.rules import creation
 
 
 def _owned(kind: str, name: str, by: tuple[str, str] | None, namespace: str = "a") -> dict[str, Any]:
-    owner = (
-        [{"apiVersion": "v1", "kind": by[0], "name": by[1], "uid": f"uid-{by[1]}", "controller": True}] if by else []
-    )
-    place = {"namespace": namespace} if namespace else {}
-    return {
-        "apiVersion": "v1",
-        "kind": kind,
-        "metadata": {"name": name, **place, "uid": f"uid-{name}", "ownerReferences": owner},
-    }
+    metadata: dict[str, Any] = {"name": name, "uid": f"uid-{name}"}
+    if by:
+        owner = {"apiVersion": "v1", "kind": by[0], "name": by[1], "uid": f"uid-{by[1]}", "controller": True}
+        metadata["ownerReferences"] = [owner]
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata}
 
 
-def _pod(kind: str, owner: str) -> AdmissionRequest:
+def _pod(kind: str, owner: str, namespace: str = "a") -> AdmissionRequest:
     resource = GroupVersionResource("", "v1", "pods")
-    return creation(_owned("Pod", "p", (kind, owner)), resource, namespaced=True)
+    return creation(_owned("Pod", "p", (kind, owner), namespace), resource, namespaced=True)
 
 
 def _scope(kind: str, name: str) -> Scope:
@@ -71,8 +69,7 @@ async def test_a_false_reference_takes_nothing_from_others() -> None:
         return known.get(namespace)
 
     owners = Owners(read)
-    resource = GroupVersionResource("", "v1", "pods")
-    false = creation(_owned("Pod", "p", ("Deployment", "web"), "b"), resource, namespaced=True)
 
-    assert await owners.topmost(false) == ("Deployment/web", Scope("v1", "Pod", "b", "p", "uid-p"))
+    false = await owners.topmost(_pod("Deployment", "web", "b"))
+    assert false == ("Deployment/web", Scope("v1", "Pod", "b", "p", "uid-p"))
     assert await owners.topmost(_pod("Deployment", "web")) == ("Deployment/web", _scope("Deployment", "web"))

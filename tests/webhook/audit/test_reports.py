@@ -27,6 +27,7 @@ _TIME = {"seconds": 1772366400, "nanos": 0}
 _WEB = Scope("apps/v1", "Deployment", "a", "web", "uid-web")
 _ITSELF = Subject("apps/v1", "Deployment", "a", "web", "uid-web", "Deployment/web", _WEB)
 _NODE = Scope("v1", "Node", "", "n", "uid-n")
+_DENIED = Finding(Subject("v1", "Node", "", "n", "uid-n", "Node/n", _NODE), "p", "deny", "", "no")
 
 
 def _pod(number: int) -> Subject:
@@ -40,13 +41,6 @@ _FINDINGS = [
     Finding(_ITSELF, "team", "deny", "metadata", "Say whose it is.", "Add the label team."),
     Finding(_ITSELF, "broken", "error", "", "it could not be evaluated"),
 ]
-
-
-def _without_ids(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The report without what is derived from the rest, and the identities of its results."""
-    identities = [result["properties"].pop("resultID") for result in body["results"]]
-    body["metadata"].pop("annotations")
-    return body, identities
 
 
 @pytest.mark.parametrize(
@@ -66,7 +60,9 @@ def test_a_report_says_what_is_found_about_a_workload(
         said: dict[str, Any] = {"policy": policy, "result": kind_of, "severity": severity, "message": message}
         return said | of_result | {"properties": properties, "timestamp": _TIME}
 
-    body, identities = _without_ids(report(form, _WEB, _FINDINGS, _NOW))
+    body = report(form, _WEB, _FINDINGS, _NOW)
+    body["metadata"].pop("annotations")
+    identities = {result["properties"].pop("resultID") for result in body["results"]}
 
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web"}
     assert body == {
@@ -89,13 +85,12 @@ def test_a_report_says_what_is_found_about_a_workload(
             result("old", "skip", "info", "moved", path="metadata.labels", until="2026-12-31T23:59:59Z"),
         ],
     }
-    assert len(set(identities)) == len(body["results"])
+    assert len(identities) == len(body["results"])
 
 
 def test_what_is_in_no_namespace_has_a_report_of_the_cluster() -> None:
     """The report about a Node is a ClusterReport, which the Node owns."""
-    subject = Subject("v1", "Node", "", "n", "uid-n", "Node/n", _NODE)
-    body = report(OPEN_REPORTS, _NODE, [Finding(subject, "p", "deny", "", "no")], _NOW)
+    body = report(OPEN_REPORTS, _NODE, [_DENIED], _NOW)
 
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-n"}
     metadata = body["metadata"]
@@ -129,32 +124,32 @@ def test_only_what_is_said_makes_another_report() -> None:
 
 def test_findings_are_kept_until_they_are_written() -> None:
     """Findings of one workload come together, in whatever order objects were judged; changes are nothing to report."""
-    node = Subject("v1", "Node", "", "n", "uid-n", "Node/n", _NODE)
-    denied, changed = Finding(node, "p", "deny", "", "no"), Finding(_ITSELF, "p", "mutate", "", "it would be other")
+    changed = Finding(_ITSELF, "p", "mutate", "", "it would be other")
     with Store() as store:
         store.add(Judged(_pod(0), (_FINDINGS[0],)))
-        store.add(Judged(node, (denied,)))
+        store.add(Judged(_DENIED.subject, (_DENIED,)))
         store.add(Judged(_ITSELF, (changed, *_FINDINGS[3:])))
         store.add(Judged(Subject("v1", "Pod", "a", "p", "u", "", Scope("v1", "Pod", "a", "p", "u"))))
 
-        assert list(store.workloads()) == [(_NODE, [denied]), (_WEB, [_FINDINGS[0], *_FINDINGS[3:]])]
+        assert list(store.workloads()) == [(_NODE, [_DENIED]), (_WEB, [_FINDINGS[0], *_FINDINGS[3:]])]
 
 
-_WORKLOAD = Scope("apps/v1", "Deployment", "a", "web", "uid-web")
-_A_NODE = Scope("v1", "Node", "", "n", "uid-n")
 _SEEN = "Its report: kubectl get reports.openreports.io cks-admission-uid-web -n a -o yaml"
 
 
 def _notice(scope: Scope, *findings: Finding, form: Form = OPEN_REPORTS) -> str:
-    return notice(form, scope, report(form, scope, findings, datetime(2026, 3, 1, tzinfo=UTC)))
+    return notice(form, scope, report(form, scope, findings, _NOW))
 
 
 def _itself(policy: str, verdict: Verdict = "deny", path: str = "", message: str = "No.", remedy: str = "") -> Finding:
-    return Finding(Subject("apps/v1", "Deployment", "a", "web", "uid-web"), policy, verdict, path, message, remedy)
+    return Finding(_ITSELF, policy, verdict, path, message, remedy)
 
 
-def _pod_of(policy: str, number: int = 0, verdict: Verdict = "deny") -> Finding:
-    return Finding(Subject("v1", "Pod", "a", f"web-{number}", f"uid-{number}"), policy, verdict, "", "No latest.")
+def _of_pod(policy: str, number: int = 0) -> Finding:
+    return Finding(_pod(number), policy, "deny", "", "No latest.")
+
+
+_NOTED = _itself("noted", "audit")
 
 
 @pytest.mark.parametrize(
@@ -164,15 +159,9 @@ def _pod_of(policy: str, number: int = 0, verdict: Verdict = "deny") -> Finding:
             [_itself("team", path="metadata", message="Say whose it is.", remedy="Add the label\n team.")],
             "Deployment by team. team: metadata: Say whose it is. Add the label team.",
         ),
-        ([_pod_of("latest", number) for number in range(3)], "Pod by latest. latest: No latest."),
+        ([_of_pod("latest", number) for number in range(3)], "Pod by latest. latest: No latest."),
         (
-            [
-                _pod_of("latest"),
-                _itself("broken", "error"),
-                _itself("b"),
-                _itself("b", path="x"),
-                _itself("noted", "audit"),
-            ],
+            [_of_pod("latest"), _itself("broken", "error"), _itself("b"), _itself("b", path="x"), _NOTED],
             "Deployment by b, broken; Pod by latest. b: No.",
         ),
         ([_itself(f"p-{number}") for number in range(7)], "Deployment by p-0, p-1, p-2, p-3, p-4 and others. p-0: No."),
@@ -181,15 +170,13 @@ def _pod_of(policy: str, number: int = 0, verdict: Verdict = "deny") -> Finding:
 )
 def test_it_says_what_would_be_refused(findings: list[Finding], text: str) -> None:
     """Kinds with the policies that would refuse them, the gravest finding with its remedy, and where the rest is."""
-    assert _notice(_WORKLOAD, *findings) == f"Would be refused if created today: {text} {_SEEN}"
+    assert _notice(_WEB, *findings) == f"Would be refused if created today: {text} {_SEEN}"
 
 
 def test_the_command_shows_the_kind_of_report_that_there_is() -> None:
     """The command shows the report of the kind that there is, without a Namespace where it is in none."""
-    finding = Finding(Subject("v1", "Node", "", "n", "uid-n"), "p", "deny", "", "No.")
-
-    assert _notice(_A_NODE, finding, form=POLICY_REPORTS) == (
-        "Would be refused if created today: Node by p. p: No. "
+    assert _notice(_NODE, _DENIED, form=POLICY_REPORTS) == (
+        "Would be refused if created today: Node by p. p: no "
         "Its report: kubectl get clusterpolicyreports.wgpolicyk8s.io cks-admission-uid-n -o yaml"
     )
 

@@ -116,7 +116,7 @@ async def test_a_defect_of_generated_code_is_counted_and_told_once(tmp_path: Pat
             "log_level": "warning",
             "policy": "names",
             "expression": "has(object.spec)",
-            "place": f"{tmp_path}/policy.yaml:7",
+            "place": f"{tmp_path}/policy.yaml:8",
             "error": """NameError("name 'undefined' is not defined")""",
         }
     ]

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from support.policies.changed import policy
 
 from policies.cel.explain import Branch
 from webhook.cli.exits import InputError
@@ -16,27 +17,18 @@ from webhook.cli.main import main
 from webhook.playground import trial as trials
 from webhook.playground.trial import Answer, Mark, Row, Trial, answer, details, from_link, placement, suite
 
-POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: limits}
-spec:
-  matchConstraints:
-    resourceRules:
-      - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
-  variables:
-    - {name: bare, expression: "object.spec.containers.filter(c, !has(c.resources))"}
-  validations:
-    - {expression: variables.bare.size() == 0, message: "Give it resources."}
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: limits}
-spec: {policyName: limits, validationActions: [Deny]}
-"""
+_VARIABLE = 'variables: [{name: bare, expression: "object.spec.containers.filter(c, !has(c.resources))"}]'
+POLICY = policy("limits", "variables.bare.size() == 0", "Give it resources.").replace(
+    "  validations:", f"  {_VARIABLE}\n  validations:"
+)
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: main, image: web}]}\n"
 # Those that are about texts that cannot be read.
 UNREADABLE = {"Mistake: an expression on a missing field"}
+
+
+def _judging(expression: str) -> str:
+    """The policy with another validation."""
+    return POLICY.replace("variables.bare.size() == 0", expression)
 
 
 def everything(trial: Trial) -> Answer:
@@ -61,12 +53,12 @@ def test_everything_about_a_refusal() -> None:
     assert added == ["+++ as admitted", "+  - key: is_cpu_compute", "+    operator: Exists", "+    effect: NoSchedule"]
     assert [(mark.editor, mark.line, mark.level) for mark in said.marks] == [
         ("object", 4, "error"),
-        ("policy", 9, "lint"),  # a field that may be missing
-        ("policy", 11, "lint"),  # a message without a remedy
+        ("policy", 8, "lint"),  # a field that may be missing
+        ("policy", 9, "lint"),  # a message without a remedy
     ]
     assert [(row.path, row.line, row.type, row.cost) for row in said.rows] == [
-        ("limits: spec.variables[0]", 9, "list", 21),
-        ("limits: spec.validations[0]", 11, "bool", 25),
+        ("limits: spec.variables[0]", 8, "list", 21),
+        ("limits: spec.validations[0]", 9, "bool", 25),
     ]
     filtered, validation = said.rows
     assert ('"name": "main"' in filtered.value, validation.value) == (True, "false")
@@ -77,9 +69,8 @@ def test_everything_about_a_refusal() -> None:
 def test_the_parts_of_an_expression() -> None:
     """Elements have their names, a variable has its own parts, and what was not evaluated is not there."""
     text = "object.spec.containers.all(c, c.name == 'x' ? c.none == 1 : c.image == 'y')"
-    policy = POLICY.replace("variables.bare.size() == 0, message", f'"{text}", message')
 
-    (tree,) = (row.tree for row in everything(Trial(policy, POD)).rows if row.text == text)
+    (tree,) = (row.tree for row in everything(Trial(_judging(text), POD)).rows if row.text == text)
 
     assert tree is not None
     assert tree.parts[1:] == (
@@ -97,8 +88,7 @@ def test_the_parts_of_an_expression() -> None:
 def test_values_are_those_of_the_release() -> None:
     """Of the release that is chosen, as is the verdict; what the other one says is beside it."""
     text = "object.spec.orValue({}).size() > 0"
-    policy = POLICY.replace("variables.bare.size() == 0, message", f'"{text}", message')
-    by_release = {name: everything(Trial(policy, POD, release=name)) for name in ("1.36", "1.37")}
+    by_release = {name: everything(Trial(_judging(text), POD, release=name)) for name in ("1.36", "1.37")}
 
     assert {
         name: (said.verdict, said.rows[-1].value, {other for other, words in said.releases.items() if words})
@@ -124,7 +114,7 @@ def test_a_mistake_is_marked_where_it_is() -> None:
     wrong = [answer(Trial(POLICY.replace("validations:", "validation:"), POD)), answer(Trial(POLICY, "kind: [\n"))]
 
     assert [(one.verdict, [(mark.editor, mark.line, mark.column) for mark in one.marks]) for one in wrong] == [
-        ("unreadable", [("policy", 10, 3)]),
+        ("unreadable", [("policy", 9, 3)]),
         ("unreadable", [("object", 2, 1)]),
     ]
 

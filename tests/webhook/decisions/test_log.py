@@ -11,29 +11,28 @@ from webhook.configuration.settings import DecisionsSettings, SampleSettings
 from webhook.decisions.log import Output, Sampling
 
 
-def _texts(directory: Path) -> dict[str, str]:
+def _written(directory: Path, *lines: str, longest: int, older: int) -> dict[str, str]:
+    """The files after these lines were written."""
+    output = Output(directory / "log", longest, older)
+    for line in lines:
+        output.write(line.encode())
+    output.close()
     return {file.name: file.read_text(encoding="utf-8") for file in sorted(directory.iterdir())}
 
 
 def test_files_are_rotated(tmp_path: Path) -> None:
     """A file that would get too large is renamed, and of the older ones so many are kept; no line is torn."""
-    file = Output(tmp_path / "log", longest=12, older=2)
-    for number in range(8):
-        file.write(f"line {number}\n".encode())
-    file.close()
+    texts = _written(tmp_path, *(f"line {number}\n" for number in range(8)), longest=12, older=2)
 
-    assert _texts(tmp_path) == {"log": "line 7\n", "log.1": "line 6\n", "log.2": "line 5\n"}
+    assert texts == {"log": "line 7\n", "log.1": "line 6\n", "log.2": "line 5\n"}
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 def test_a_torn_line_is_ended(tmp_path: Path) -> None:
     """A process that begins with a file whose last line is torn writes its own on a new one."""
     (tmp_path / "log").write_text("half", encoding="utf-8")
-    file = Output(tmp_path / "log", longest=1000, older=1)
-    file.write(b"whole\n")
-    file.close()
 
-    assert _texts(tmp_path) == {"log": "half\nwhole\n"}
+    assert _written(tmp_path, "whole\n", longest=1000, older=1) == {"log": "half\nwhole\n"}
 
 
 _ADMITTED = Answer(Unanimity((Decision("labels", "admit"), Decision("team", "admit"))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from structlog.testing import capture_logs
 from support.api.times import Times
@@ -27,20 +27,13 @@ _JOB = Owner("batch/v1", "Job", "train-0", "j")
 _TOP = Owner("trainer.kubeflow.org/v1alpha1", "TrainJob", "train", "t")
 
 
-class _Told(NamedTuple):
-    about: Subject
-    reason: str
-    message: str
-    occasion: str
-
-
 class _Site:
     """A process that tells owners. errors: of the first Events. hold: what each Event waits for."""
 
     def __init__(self, *errors: ClusterError, hold: asyncio.Event | None = None) -> None:
         self.metrics = Metrics()
         self.times = Times()
-        self.told: list[_Told] = []
+        self.told: list[tuple[Any, ...]] = []
         self.writing = 0
         self._errors = list(errors)
         self._hold = hold
@@ -59,7 +52,7 @@ class _Site:
             await self._hold.wait()
         if self._errors:
             raise self._errors.pop(0)
-        self.told.append(_Told(about, reason, message, occasion))
+        self.told.append((about, reason, message, occasion))
 
     def answer(self, obj: Json | None, answer: Answer = _REFUSED, **fields: Any) -> None:
         """Have a request answered."""
@@ -108,7 +101,7 @@ async def test_the_workload_at_the_top_is_told() -> None:
 
     assert (first, await site.counted()) == ({"written": 1}, {"written": 2})
     assert site.times.pauses == [PAUSE, PAUSE]
-    assert site.told[0] == _Told(
+    assert site.told[0] == (
         Subject(_TOP.api_version, "TrainJob", "default", "train", "t"),
         "CreationRefused",
         f"Pod of Job train-0 was refused: {' '.join(_REFUSED.message.split())}",

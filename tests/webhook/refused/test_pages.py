@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support import brokenmanifests
 from support.service.commands import run
 
@@ -40,20 +39,14 @@ def _literals(path: Path) -> Iterator[str]:
     """The texts in a module that are no docstrings, with an ellipsis for each value in them."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
-    left_out = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    left_out |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
-        id(node) for node in nodes if isinstance(node, ast.JoinedStr)
-    }
+    left_out = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    left_out |= {part for node in joined for part in ast.walk(node)} - {*joined}
     for node in nodes:
-        if id(node) in left_out:
-            continue
-        if isinstance(node, ast.JoinedStr):
-            whole = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            whole = node.value
-        else:
-            continue
-        yield re.sub(r"\{[0-9]?(\.\w+)*\}", "…", whole)
+        values = node.values if isinstance(node, ast.JoinedStr) else [node] if isinstance(node, ast.Constant) else []
+        whole = "".join(str(one.value) if isinstance(one, ast.Constant) else "…" for one in values)
+        if whole and node not in left_out:
+            yield re.sub(r"\{[0-9]?(\.\w+)*\}", "…", whole)
 
 
 def _is_sentence(text: str) -> bool:
@@ -78,35 +71,28 @@ def test_every_sentence_of_a_rule_stands_on_a_page() -> None:
 
 
 def test_every_rule_has_a_page_and_every_section_its_message() -> None:
-    """Each built-in rule has the page of its name, and each section begins with the message, then says what to do."""
-    pages = {section.page for section in refused.sections()}
+    """Each built-in rule has the page of its name; a section has a name of its own, a message, and what to do."""
+    sections = refused.sections()
 
-    assert set(rules.BUILT_IN_RULES) <= pages
-    assert [one.name for one in refused.sections() if not one.messages or "What to do." not in one.text] == []
-
-
-def test_the_codes_differ() -> None:
-    """A code means one section."""
-    names = [section.name for section in refused.sections()]
-
-    assert len(names) == len(set(names))
+    assert set(rules.BUILT_IN_RULES) <= {section.page for section in sections}
+    assert [one.name for one in sections if not one.messages or "What to do." not in one.text] == []
+    assert len({section.name for section in sections}) == len(sections)
 
 
 def test_every_shipped_policy_has_its_section() -> None:
     """Each policy of the packs has a section of its name, which what it says leads to."""
-    wrong = []
     of_packs = [section for section in refused.sections() if section.page == "packs"]
-    for pack in PacksSettings.names():
-        for file in packfiles.files(pack):
-            for document in yamlfile.load(file.name, file.text):
-                if document.value["kind"] != "ValidatingAdmissionPolicy":
-                    continue
-                for validation in document.value["spec"]["validations"]:
-                    section = likest(of_packs, validation["message"])
-                    if section is None or section.code != document.value["metadata"]["name"]:
-                        wrong.append((document.value["metadata"]["name"], validation["message"]))
+    files = (file for pack in PacksSettings.names() for file in packfiles.files(pack))
+    policies = (
+        document.value
+        for file in files
+        for document in yamlfile.load(file.name, file.text)
+        if document.value["kind"] == "ValidatingAdmissionPolicy"
+    )
+    said = [(one["metadata"]["name"], each["message"]) for one in policies for each in one["spec"]["validations"]]
 
-    assert wrong == []
+    found = {(name, text): likest(of_packs, text) for name, text in said}
+    assert [said for said, section in found.items() if section is None or section.code != said[0]] == []
 
 
 def test_every_code_of_check_is_explained() -> None:
@@ -127,44 +113,30 @@ def test_what_check_says_of_objects_leads_to_its_page() -> None:
 
 
 _RESERVED = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed.\n  metadata.labels: "
+_WEBHOOK = "labels.cks-admission.dev"
+_ONE_BY_ONE = "they are placed one by one, and some may wait while others run"
+_MESSAGES = {
+    f'{_RESERVED}foo.coreweave.cloud/bar="true"\nRemove': "labels/reserved-label",
+    f'{_RESERVED}node.coreweave.cloud/state="x" must not be removed\nLeave': "labels/removed-label",
+    f'{_RESERVED}qos.coreweave.cloud/interruptable="true" has no effect on any Pod here': "labels/no-effect",
+    'Warning: is_gpu=true:PreferNoSchedule must stay on Node "gpu-1". Let the Pods': "guard/taint",
+    'request: The placement cannot be used.\n  x: "rak" is no level of topology "coreweave".': "topology/placement",
+    "Waiting: no rack has room for 8 Pods with 64 GPUs now: the best, rack=12, has room for 4": "topology/waiting",
+    f'required "rack": Pod affinity keeps its Pods together (x); {_ONE_BY_ONE}': "topology/one-by-one",
+    "The Job can never be placed.\n  x: asks for what is not there: no rack can hold 8": "topology/no-room",
+    "spec.nodeSelector: node.coreweave.cloud/rak is no label of Nodes. Write": "selectors/misspelt",
+    f'Internal error occurred: failed calling webhook "{_WEBHOOK}": x': "service/no-answer",
+    "Rule 'labels' could not be evaluated (TimeoutError: x).\nIt is set": "service/not-evaluated",
+    "ValidatingAdmissionPolicy 'mine' with binding 'b' denied request: No.": "policies/denied",
+    "policy 'mine' with binding 'b' denied request: it failed": "policies/denied",
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        (_RESERVED + 'foo.coreweave.cloud/bar="true"\nRemove', "labels/reserved-label"),
-        (_RESERVED + 'node.coreweave.cloud/state="x" must not be removed\nLeave', "labels/removed-label"),
-        (_RESERVED + 'qos.coreweave.cloud/interruptable="true" has no effect on any Pod here', "labels/no-effect"),
-        ('Warning: is_gpu=true:PreferNoSchedule must stay on Node "gpu-1". Let the Pods', "guard/taint"),
-        (
-            'denied the request: The placement cannot be used.\n  metadata: "rak" is no level of topology "coreweave".',
-            "topology/placement",
-        ),
-        (
-            "Waiting: no rack has room for 8 Pods with 64 GPUs now: the best, rack=12, has room for 4 Pods",
-            "topology/waiting",
-        ),
-        (
-            (
-                'required "rack": Pod affinity keeps its Pods together (x); they are placed one by one, and some may '
-                "wait while others run"
-            ),
-            "topology/one-by-one",
-        ),
-        ("The Job can never be placed.\n  x: asks for what is not there: no rack can hold 8", "topology/no-room"),
-        ("spec.nodeSelector: node.coreweave.cloud/rak is no label of Nodes. Write", "selectors/misspelt"),
-        ('Internal error occurred: failed calling webhook "labels.cks-admission.dev": x', "service/no-answer"),
-        ("Rule 'labels' could not be evaluated (TimeoutError: x).\nIt is set", "service/not-evaluated"),
-        ("ValidatingAdmissionPolicy 'mine' with binding 'b' denied request: No.", "policies/denied"),
-        ("policy 'mine' with binding 'b' denied request: it failed", "policies/denied"),
-    ],
-)  # fmt: skip
-def test_a_message_leads_to_its_section(text: str, name: str) -> None:
+def test_a_message_leads_to_its_section() -> None:
     """What kubectl prints leads to the section that explains it, with the values of the case in it."""
-    section = likest(refused.sections(), text)
+    found = {text: likest(refused.sections(), text) for text in _MESSAGES}
 
-    assert section is not None
-    assert section.name == name
+    assert {text: section and section.name for text, section in found.items()} == _MESSAGES
 
 
 def test_the_pages_are_reached_from_the_first_screens() -> None:

@@ -50,7 +50,7 @@ class _Watching:
 
 @asynccontextmanager
 async def _watching(verb: str, file: Path, *arguments: str) -> AsyncIterator[_Watching]:
-    command = (COMMAND, verb, "--watch", *arguments)
+    command = (str(COMMAND), verb, "--watch", *arguments)
     process = await subprocess.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         yield _Watching(process, file)

@@ -23,8 +23,7 @@ _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
 @pytest.fixture(autouse=True)
-def _here() -> None:
-    """Makes file names in messages short."""
+def _files() -> None:
     Path("ca.crt").write_bytes(_BUNDLE)
 
 

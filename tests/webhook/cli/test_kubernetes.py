@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.policies.changed import policy
 from support.service.commands import run
 from support.service.reviews import review
 
@@ -13,22 +14,8 @@ from policies.kubernetes.release import NEWEST
 from webhook.cli import exits
 
 # A field name in backticks is a syntax error in 1.36.
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: owned}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
-  validations:
-  - expression: "object.metadata.?labels.`example.org/owner`.orValue('somebody') != 'nobody'"
-    message: Write the team into example.org/owner.
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: owned}
-spec: {policyName: owned, validationActions: [Deny]}
-"""
+_EXPRESSION = "object.metadata.?labels.`example.org/owner`.orValue('somebody') != 'nobody'"
+_POLICY = policy("owned", _EXPRESSION, "Write the team into example.org/owner.").replace("[pods]", "[configmaps]")
 _MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
 _SUITE = """\
 name: owned
@@ -52,7 +39,7 @@ _VERBS = {
 
 
 @pytest.fixture(autouse=True)
-def _here() -> None:
+def _files() -> None:
     files = {
         "policy.yaml": _POLICY,
         "suite.yaml": _SUITE,
@@ -71,7 +58,7 @@ def test_the_release_decides(verb: str) -> None:
         done = run(*_VERBS[verb], *(["--kubernetes", release] if release else []))
         codes[release] = done.exit_code
         if release == "1.36":
-            assert "policy.yaml:8:42: spec.validations[0].expression: unsupported syntax: '`'" in done.stderr
+            assert "policy.yaml:8:55: spec.validations[0].expression: unsupported syntax: '`'" in done.stderr
     assert codes == {"1.36": exits.USAGE, NEWEST.name: exits.OK, "": exits.OK}
 
 

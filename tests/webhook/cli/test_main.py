@@ -119,7 +119,7 @@ def test_errors_are_documents_where_results_are(verb: str, error: str, form: str
 
 def _ended(stdout: int, *arguments: str) -> tuple[bytes, int]:
     """What a command that writes to a descriptor says of that, and how it ends."""
-    command = [COMMAND, *arguments]
+    command = [str(COMMAND), *arguments]
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, cwd=_CHECKOUT, timeout=PATIENCE, check=False)
     os.close(stdout)
     return done.stderr, done.returncode

@@ -9,27 +9,14 @@ from typing import Any
 import pytest
 import yaml
 from support.builders import pod
+from support.packmodes import OFF
+from support.policies.changed import policy
 from support.service.commands import run
-
-from webhook.configuration.rulesettings import PacksSettings
 
 pytestmark = pytest.mark.usefixtures("_files")
 
 _LABEL = {"qos.coreweave.cloud/interruptable": "yes"}
-_POLICY = """
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [secrets]}]
-  validations: [{expression: "true"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
-"""
+_POLICY = policy("NAME", "true", "No.").replace("[pods]", "[secrets]")
 
 
 @pytest.fixture(name="_files")
@@ -38,7 +25,7 @@ def _in_a_directory() -> None:
     texts = {
         "pod.yaml": yaml.safe_dump(pod(labels=_LABEL)),
         "enforce.yaml": "packs: {interruptable-qos: enforce}",
-        "off.yaml": yaml.safe_dump({"packs": dict.fromkeys(PacksSettings.names(), "off")}),
+        "off.yaml": yaml.safe_dump({"packs": OFF}),
         "other.yaml": _POLICY.replace("NAME", "other"),
         "own.yaml": _POLICY.replace("NAME", "interruptable-value"),
     }

@@ -26,7 +26,7 @@ _NAMES = policy("names", "!object.metadata.name.contains('y')", "No y.")
 
 
 @pytest.fixture(autouse=True)
-def _here() -> None:
+def _files() -> None:
     Path("new.yaml").write_text(_NAMES, encoding="utf-8")
 
 

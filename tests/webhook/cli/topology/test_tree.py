@@ -44,7 +44,14 @@ def test_a_tree_as_data() -> None:
     ]
     nothing = {"gpus": 0, "used": 0, "free": 0}
     member = {"name": "cpu", **nothing, "ready": True, "cordoned": False, "obstacles": []}
-    group = {"level": "fabric", "name": None, "nodes": 1, "closedNodes": 0, "obstacles": {}, **nothing}
+    group: dict[str, object] = {
+        "level": "fabric",
+        "name": None,
+        "nodes": 1,
+        "closedNodes": 0,
+        "obstacles": {},
+        **nothing,
+    }
     assert no_fabric == {**group, "unavailable": 0, "members": [member]}
 
 

@@ -27,30 +27,25 @@ spec:
 """
 
 
-@pytest.fixture
-def many() -> list[str]:
-    """A file of many objects, of which each seventh is no YAML and the last is refused. The lines to be printed."""
-    documents = ["a: [\n" if n % 7 == 3 else _config(n) for n in range(_MANY)]
-    Path("many.yaml").write_text("---\n".join([*documents, _config(_MANY, last=True)]), encoding="utf-8")
-    Path("policy.yaml").write_text(_POLICY, encoding="utf-8")
-    return [f"ConfigMap default/c{n}" for n in range(_MANY + 1) if n == _MANY or n % 7 != 3]
-
-
-def _config(number: int, *, last: bool = False) -> str:
-    labels = ", labels: {last: 'yes'}" if last else ""
+def _config(number: int, labels: str = "") -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{number}{labels}}}\n"
 
 
-def test_results_come_in_order(many: list[str]) -> None:
+def test_results_come_in_order() -> None:
     """Nothing is lost, doubled or mixed up, lines are those of the file, and policies that matched elsewhere count."""
+    documents = ["a: [\n" if n % 7 == 3 else _config(n) for n in range(_MANY)]
+    text = "---\n".join([*documents, _config(_MANY, ", labels: {last: 'yes'}")])
+    Path("many.yaml").write_text(text, encoding="utf-8")
+    Path("policy.yaml").write_text(_POLICY, encoding="utf-8")
+
     result = run("check", "many.yaml", "--policies", "policy.yaml")
 
     lines = result.stdout.splitlines()
-    assert [line.split(": ")[1] for line in lines if line.startswith("many.yaml:")] == many
-    assert lines[-1] == f"{len(many)} objects: 1 refused, {_MANY - len(many) + 1} not read"
-    numbers = [int(line.split(":")[1]) for line in lines if line.startswith("many.yaml:")]
-    text = Path("many.yaml").read_text(encoding="utf-8").splitlines()
-    assert [text[number - 1] for number in numbers] == ["apiVersion: v1"] * len(many)
+    places = [line.split(": ")[:2] for line in lines if line.startswith("many.yaml:")]
+    numbers = [number for number, line in enumerate(text.splitlines(), 1) if line == "apiVersion: v1"]
+    names = [n for n in range(_MANY + 1) if n == _MANY or n % 7 != 3]
+    assert places == [[f"many.yaml:{line}", f"ConfigMap default/c{n}"] for line, n in zip(numbers, names, strict=True)]
+    assert lines[-1] == f"{len(names)} objects: 1 refused, {_MANY - len(names) + 1} not read"
     assert ("matched" in result.stderr, result.exit_code) == (False, 2)
 
 
@@ -101,10 +96,9 @@ def test_few_parts_are_held_at_once() -> None:
     chunk, members = ALONE, len(os.sched_getaffinity(0))
     parts = 10 * members * chunk
     read = iter(range(parts))
-    judged = steps((Part("a.yaml", "") for _ in read), _Counting(), alone=False)
 
     used, ahead = 0, []
-    for step in judged:
+    for step in steps((Part("a.yaml", "") for _ in read), _Counting(), alone=False):
         used += len(step.results)
         ahead.append(parts - operator.length_hint(read) - used)
 

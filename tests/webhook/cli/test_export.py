@@ -2,13 +2,12 @@
 
 import base64
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from support.policies.changed import policy
 from support.service.commands import last_line, run
 
 from certs.authority import new_authority
@@ -63,20 +62,7 @@ def test_the_bundle_of_its_own_certificates_is_used() -> None:
 
 
 _TWICE = "registration.apply is true: set it to false, or the API server calls the service twice"
-_PARAMETRIC = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  KIND
-  matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}
-  validations: [{expression: "true"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: b-NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
-"""
+_PARAMETERS = "spec:\n  paramKind: {apiVersion: v1, kind: ConfigMap}\n  failurePolicy"
 
 
 def test_files_of_kube_apiserver_are_written() -> None:
@@ -86,8 +72,8 @@ def test_files_of_kube_apiserver_are_written() -> None:
         "exceptions: [{rules: [labels], reason: x, until: 2099-01-01}]\n"
     )
     Path("cks.yaml").write_text(settings, encoding="utf-8")
-    texts = (_PARAMETRIC.replace("NAME", "plain").replace("KIND", ""), _PARAMETRIC.replace("NAME", "params"))
-    given = "---\n".join(texts).replace("KIND", "paramKind: {apiVersion: v1, kind: ConfigMap}")
+    params = policy("params", "true", "No.").replace("spec:\n  failurePolicy", _PARAMETERS)
+    given = policy("plain", "true", "No.") + params
     Path("given.yaml").write_text(given, encoding="utf-8")
     Path("ca.crt").write_bytes(new_authority(datetime.now(UTC)).cert_pem)
     arguments = ("export", "static", "given.yaml", "--config", "cks.yaml", "--ca-file", "ca.crt", "-o", "out")
@@ -96,7 +82,7 @@ def test_files_of_kube_apiserver_are_written() -> None:
     plugins = sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
     second = run(*arguments)
 
-    names = [*(one["metadata"]["name"] for one in static_policies(read(Path("cks.yaml")))), "plain", "b-plain"]
+    names = [*(one["metadata"]["name"] for one in static_policies(read(Path("cks.yaml")))), "plain", "plain"]
     (file,) = Path("out").glob("*/*.yaml")
     found = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     kind, version = "ValidatingAdmissionPolicy", "apiserver.config.k8s.io/v1"
@@ -145,7 +131,7 @@ def test_mutating_webhooks_in_files_keep_their_place(release: str, order: list[s
 )
 def test_no_file_is_written_that_would_end_kube_apiserver(arguments: str, name: str, error: str) -> None:
     """What kube-apiserver does not start with is refused, and nothing is written."""
-    Path("given.yaml").write_text(_PARAMETRIC.replace("NAME", name).replace("KIND", ""), encoding="utf-8")
+    Path("given.yaml").write_text(policy(name, "true", "No."), encoding="utf-8")
 
     result = run("export", "static", "given.yaml", "-o", "out", *arguments.split())
 
@@ -190,62 +176,44 @@ def test_wrong_usage_is_named(arguments: str, error: str) -> None:
     assert (result.stdout, result.exit_code, last[:7], error in last) == ("", 2, "Error: ", True)
 
 
-_RULE = {"apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
-
-
-def _policies(kind: str, name: str, decides: Mapping[str, object], **spec: object) -> str:
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    policy = {**head, "kind": kind, "spec": {"matchConstraints": {"resourceRules": [_RULE]}, **decides, **spec}}
-    actions = {"validationActions": ["Deny"]} if kind == "ValidatingAdmissionPolicy" else {}
-    bound = {**head, "kind": f"{kind}Binding", "spec": {"policyName": name, **actions}}
-    return str(yaml.safe_dump_all([policy, bound]))
+_CHANGE = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: change}
+spec:
+  failurePolicy: Ignore
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/x'}]"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: change}
+spec: {policyName: change}
+"""
 
 
 def test_policies_have_entries_of_their_own() -> None:
     """Those that fail closed and those that fail open are asked apart, about what they match, in any scope."""
+    closed, open_ = policy("closed", "true", "No."), policy("open", "true", "No.", fail="Ignore")
+    text = f"{closed}{open_}{_CHANGE}".replace('[""]', "[apps]").replace("[pods]", "[deployments]")
+    Path("policies.yaml").write_text(text, encoding="utf-8")
     quiet = {rule: {"action": "off"} for rule in ("tolerations", "sunk", "topology", "selectors")}
     Path("cks.yaml").write_text(yaml.safe_dump(quiet), encoding="utf-8")
-    validations = {"validations": [{"expression": "true"}]}
-    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'remove', path: '/x'}]"}}
-    mutations = {"mutations": [mutation], "reinvocationPolicy": "Never"}
-    texts = (
-        _policies("ValidatingAdmissionPolicy", "closed", validations),
-        _policies("ValidatingAdmissionPolicy", "open", validations, failurePolicy="Ignore"),
-        _policies("MutatingAdmissionPolicy", "change", mutations, failurePolicy="Ignore"),
-    )
-    Path("policies.yaml").write_text("---\n".join(texts), encoding="utf-8")
 
     result = run("export", "webhook-configuration", "--config", "cks.yaml", "--policies", "policies.yaml")
 
     assert result.stderr == ""
-    webhooks = [webhook for found in yaml.safe_load_all(result.stdout) for webhook in found["webhooks"]]
-    name = "kubernetes.io/metadata.name"
-    own = {"key": name, "operator": "NotIn", "values": ["cks-admission"]}
-    others = {"key": name, "operator": "NotIn", "values": ["kube-system", "kube-public", "kube-node-lease"]}
-    rule = {**_RULE, "apiVersions": ["*"], "scope": "*"}
-    common: dict[str, Any] = {
-        "admissionReviewVersions": ["v1"],
-        "matchConditions": [],
-        "matchPolicy": "Exact",
-        "objectSelector": {},
-        "namespaceSelector": {"matchExpressions": [own]},
-        "rules": [rule],
-        "sideEffects": "None",
-        "timeoutSeconds": 3,
-    }
-    closed = {"failurePolicy": "Fail", "namespaceSelector": {"matchExpressions": [own, others]}, "timeoutSeconds": 5}
-    system = {
-        "failurePolicy": "Ignore",
-        "namespaceSelector": {"matchExpressions": [own, {**others, "operator": "In"}]},
-        "rules": [{**rule, "scope": "Namespaced"}],
-        "timeoutSeconds": 1,
-    }
-    of_policies = [webhook for webhook in webhooks if "policies" in webhook["name"]]
-    paths = [webhook.pop("clientConfig")["service"]["path"] for webhook in of_policies]
-    assert paths == ["/mutate/policies", "/validate/policies", "/validate/policies", "/validate/policies-ignore"]
-    assert of_policies == [
-        {"name": "policies.cks-admission.dev", "failurePolicy": "Ignore", "reinvocationPolicy": "Never", **common},
-        {**common, "name": "policies.cks-admission.dev", **closed},
-        {**common, "name": "system-policies.cks-admission.dev", **system},
-        {"name": "policies-ignore.cks-admission.dev", "failurePolicy": "Ignore", **common},
+    entries = [
+        (one["name"], one["clientConfig"]["service"]["path"], one["failurePolicy"], one.get("reinvocationPolicy"))
+        for found in yaml.safe_load_all(result.stdout)
+        for one in found["webhooks"]
+        if one["matchPolicy"] == "Exact"
+    ]
+    assert entries == [
+        ("policies.cks-admission.dev", "/mutate/policies", "Ignore", "Never"),
+        ("policies.cks-admission.dev", "/validate/policies", "Fail", None),
+        ("system-policies.cks-admission.dev", "/validate/policies", "Ignore", None),
+        ("policies-ignore.cks-admission.dev", "/validate/policies-ignore", "Ignore", None),
     ]

@@ -32,7 +32,7 @@ def _commands() -> Iterator[tuple[str, ...]]:
         yield from ((verb, name) for name in inner) if inner else ((verb,),)
 
 
-@pytest.mark.parametrize("command", _commands(), ids=" ".join)
+@pytest.mark.parametrize("command", list(_commands()), ids=" ".join)
 def test_the_help_of_each_verb_shows_an_example(command: tuple[str, ...]) -> None:
     """--help and -h say what a verb does and show how it is used, in lines that can be copied."""
     result = run(*command, "--help")

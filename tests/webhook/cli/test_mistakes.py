@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -21,8 +20,6 @@ from webhook.cli.judging import decide, with_nodes
 from webhook.configuration.settings import Settings
 from webhook.files import manifest
 
-Said = tuple[str, tuple[str, ...], bool]
-
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,45 +31,29 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def _rules(settings: str) -> tuple[Settings, RuleSet]:
-    read = Settings.model_validate_json(settings)
-    return read, options.ruleset(read, TODAY)[1]
+def _ruleset(settings: str) -> RuleSet:
+    return options.ruleset(Settings.model_validate_json(settings), TODAY)[1]
 
 
-def _said(row: Row, nodes: Path) -> Said:
-    """What is said of a row. What one gang gets is free for the next: each has a cluster of its own."""
-    _, ruleset = _rules(json.dumps(row.settings))
-    files = [str(nodes / f"{row.nodes}.json")] if row.nodes else []
-    facts = with_nodes(StaticFacts(TODAY), files)
+def _told(row: Row, nodes: Path) -> Row:
+    """A row with what is said of it. What one gang gets is free for the next: each has a cluster of its own."""
+    facts = with_nodes(StaticFacts(TODAY), [str(nodes / f"{row.nodes}.json")] if row.nodes else [])
     (written,) = manifest.read(["-"], json.dumps(row.manifest).encode())
-    request = replace(
-        manifest.request(written.object, None, user=UserInfo("alice"), namespace="default"), dry_run=False
-    )
-    outcome = decide(written, request, ruleset, facts)
-    return row.name, (*outcome.warnings, *outcome.message.splitlines()), not outcome.allowed
-
-
-def _wrong(rows: Iterable[Row], nodes: Path) -> Iterator[Said]:
-    for row in rows:
-        said = _said(row, nodes)
-        if said != (row.name, row.says, row.refused):
-            yield said
+    asked = manifest.request(written.object, None, user=UserInfo("alice"), namespace="default")
+    outcome = decide(written, replace(asked, dry_run=False), _ruleset(json.dumps(row.settings)), facts)
+    return row._replace(says=(*outcome.warnings, *outcome.message.splitlines()), refused=not outcome.allowed)
 
 
 def test_mistakes(nodes: Path) -> None:
-    """Every mistake is told in the words of the table, and only those that it refuses are refused."""
-    assert list(_wrong(mistakes(), nodes)) == []
+    """Every mistake is told in the words of the table, and only those that it refuses are; of what is right nothing."""
+    rows = [(row, _told(row, nodes)) for row in (*mistakes(), *correct())]
 
-
-def test_correct_manifests(nodes: Path) -> None:
-    """Of what is right nothing is said."""
-    assert list(_wrong(correct(), nodes)) == []
+    assert [(told.name, told.says, told.refused) for row, told in rows if told != row] == []
 
 
 def test_the_table() -> None:
     """There are a hundred mistakes and more, as many correct manifests, and each has a name of its own."""
     names = [row.name for row in (*mistakes(), *correct())]
 
-    assert len(mistakes()) >= 100
-    assert len(correct()) >= 100
-    assert sorted(set(names)) == sorted(names)
+    assert min(len(mistakes()), len(correct())) >= 100
+    assert len(set(names)) == len(names)

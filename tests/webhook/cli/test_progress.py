@@ -17,10 +17,10 @@ _MAP = "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {{a: {te
 @pytest.mark.parametrize(
     ("arguments", "size", "piped", "is_shown"),
     [
-        pytest.param((), SMALL, True, True, id="results-in-a-file"),
-        pytest.param(("--quiet",), SMALL, False, True, id="nothing-to-say"),
-        pytest.param((), SMALL, False, False, id="results-on-the-terminal-are-progress-enough"),
-        pytest.param((), SMALL // 2, True, False, id="small"),
+        ((), SMALL, True, True),
+        (("--quiet",), SMALL, False, True),
+        ((), SMALL, False, False),
+        ((), SMALL // 2, True, False),
     ],
 )
 def test_a_bar_where_it_disturbs_nothing(

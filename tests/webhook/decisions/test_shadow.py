@@ -52,7 +52,7 @@ class _Site:
 
     def seen(self, outcome: str) -> float:
         """How many reviews have come to that so far."""
-        return self.metrics.shadow.reviews.labels(outcome)._value.get()
+        return float(self.metrics.shadow.reviews.labels(outcome)._value.get())
 
     async def ask(self, path: str, sent: bytes = _BODY) -> None:
         """Have a review answered."""

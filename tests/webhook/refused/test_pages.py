@@ -39,7 +39,7 @@ def _literals(path: Path) -> Iterator[str]:
     """The texts in a module that are no docstrings, with an ellipsis for each value in them."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = list(ast.walk(tree))
-    left_out = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    left_out: set[ast.AST] = {node.value for node in nodes if isinstance(node, ast.Expr)}
     joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
     left_out |= {part for node in joined for part in ast.walk(node)} - {*joined}
     for node in nodes:

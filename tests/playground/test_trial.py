@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 
 from policies.cel.explain import Branch
 from webhook.cli.exits import InputError
@@ -53,12 +53,12 @@ def test_everything_about_a_refusal() -> None:
     assert added == ["+++ as admitted", "+  - key: is_cpu_compute", "+    operator: Exists", "+    effect: NoSchedule"]
     assert [(mark.editor, mark.line, mark.level) for mark in said.marks] == [
         ("object", 4, "error"),
-        ("policy", 8, "lint"),  # a field that may be missing
-        ("policy", 9, "lint"),  # a message without a remedy
+        ("policy", 7, "lint"),  # a field that may be missing
+        ("policy", 8, "lint"),  # a message without a remedy
     ]
     assert [(row.path, row.line, row.type, row.cost) for row in said.rows] == [
-        ("limits: spec.variables[0]", 8, "list", 21),
-        ("limits: spec.validations[0]", 9, "bool", 25),
+        ("limits: spec.variables[0]", 7, "list", 21),
+        ("limits: spec.validations[0]", 8, "bool", 25),
     ]
     filtered, validation = said.rows
     assert ('"name": "main"' in filtered.value, validation.value) == (True, "false")
@@ -114,7 +114,7 @@ def test_a_mistake_is_marked_where_it_is() -> None:
     wrong = [answer(Trial(POLICY.replace("validations:", "validation:"), POD)), answer(Trial(POLICY, "kind: [\n"))]
 
     assert [(one.verdict, [(mark.editor, mark.line, mark.column) for mark in one.marks]) for one in wrong] == [
-        ("unreadable", [("policy", 9, 3)]),
+        ("unreadable", [("policy", 8, 3)]),
         ("unreadable", [("object", 2, 1)]),
     ]
 

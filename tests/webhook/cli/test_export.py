@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 from support.service.commands import last_line, run
 
 from certs.authority import new_authority
@@ -176,29 +176,28 @@ def test_wrong_usage_is_named(arguments: str, error: str) -> None:
     assert (result.stdout, result.exit_code, last[:7], error in last) == ("", 2, "Error: ", True)
 
 
-_CHANGE = """\
+_RULE = "{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}"
+_CHANGE = f"""\
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
-metadata: {name: change}
+metadata: {{name: change}}
 spec:
   failurePolicy: Ignore
   reinvocationPolicy: Never
-  matchConstraints:
-    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
-  mutations: [{patchType: JSONPatch, jsonPatch: {expression: "[JSONPatch{op: 'remove', path: '/x'}]"}}]
+  matchConstraints: {{resourceRules: [{_RULE}]}}
+  mutations: [{{patchType: JSONPatch, jsonPatch: {{expression: "[JSONPatch{{op: 'remove', path: '/x'}}]"}}}}]
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicyBinding
-metadata: {name: change}
-spec: {policyName: change}
+metadata: {{name: change}}
+spec: {{policyName: change}}
 """
 
 
 def test_policies_have_entries_of_their_own() -> None:
     """Those that fail closed and those that fail open are asked apart, about what they match, in any scope."""
-    closed, open_ = policy("closed", "true", "No."), policy("open", "true", "No.", fail="Ignore")
-    text = f"{closed}{open_}{_CHANGE}".replace('[""]', "[apps]").replace("[pods]", "[deployments]")
-    Path("policies.yaml").write_text(text, encoding="utf-8")
+    closed, open_ = policy("closed", "true", rule=_RULE), policy("open", "true", fail="Ignore", rule=_RULE)
+    Path("policies.yaml").write_text(f"{closed}{open_}{_CHANGE}", encoding="utf-8")
     quiet = {rule: {"action": "off"} for rule in ("tolerations", "sunk", "topology", "selectors")}
     Path("cks.yaml").write_text(yaml.safe_dump(quiet), encoding="utf-8")
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 from support.service.commands import run
 from support.service.reviews import review
 
@@ -58,7 +58,7 @@ def test_the_release_decides(verb: str) -> None:
         done = run(*_VERBS[verb], *(["--kubernetes", release] if release else []))
         codes[release] = done.exit_code
         if release == "1.36":
-            assert "policy.yaml:8:55: spec.validations[0].expression: unsupported syntax: '`'" in done.stderr
+            assert "policy.yaml:7:55: spec.validations[0].expression: unsupported syntax: '`'" in done.stderr
     assert codes == {"1.36": exits.USAGE, NEWEST.name: exits.OK, "": exits.OK}
 
 

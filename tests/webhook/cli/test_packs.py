@@ -10,7 +10,7 @@ import pytest
 import yaml
 from support.builders import pod
 from support.packmodes import OFF
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 from support.service.commands import run
 
 pytestmark = pytest.mark.usefixtures("_files")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.packmodes import OFF
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 
 from policies.admissionpolicy.evaluation.compilation import Compiler
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters

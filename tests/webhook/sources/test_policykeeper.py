@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.builders import Json, pod, request
 from support.patience import PATIENCE
-from support.policies.changed import policy
+from support.policies.policydocuments import policy
 from support.service.reviews import RESERVED, TODAY
 
 from policies.cel.generation.codegen import Generated
@@ -116,7 +116,7 @@ async def test_a_defect_of_generated_code_is_counted_and_told_once(tmp_path: Pat
             "log_level": "warning",
             "policy": "names",
             "expression": "has(object.spec)",
-            "place": f"{tmp_path}/policy.yaml:8",
+            "place": f"{tmp_path}/policy.yaml:7",
             "error": """NameError("name 'undefined' is not defined")""",
         }
     ]

@@ -1,19 +1,41 @@
-"""The clocks of reviews, and which policies count as slow."""
+"""The clocks of reviews, the policies that count as slow, and turns, by which no tenant keeps the others waiting."""
 
 from __future__ import annotations
 
+import asyncio
+import math
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
 
 import pytest
+from support import virtualtime
 from support.service.reviews import NeedsNamespaces, rule
 
 from policies.engine.facts import NamespaceKey
 from policies.engine.interruption import Missing, PostponedError, TimeLimitError
 from webhook import heavy
-from webhook.heavy import SLICE, TIMES, Allowance, Slice, SlowPolicies
+from webhook.heavy import (
+    HALF_LIFE,
+    LEAST,
+    SLICE,
+    TIMES,
+    WAITING,
+    WAITING_OF_ONE,
+    Allowance,
+    Claim,
+    NoTurnError,
+    Slice,
+    SlowPolicies,
+    Turns,
+    Use,
+    turn_end,
+    turn_order,
+)
 from webhook.measures import MOST, OTHERS
 from webhook.metrics import Metrics
 
@@ -161,3 +183,260 @@ def test_the_memory_is_bounded(clock: list[float]) -> None:
     metrics.in_force({"policy-1"})
     left = re.findall(r'cks_admission_policy_overtime_total\{policy="(.+)"\}', metrics.expose().decode())
     assert left == ["policy-1", OTHERS]
+
+
+def _later() -> float:
+    return asyncio.get_running_loop().time() + 3600
+
+
+async def _wait_for(queue: Turns, count: int) -> None:
+    while queue.waiting < count:  # noqa: ASYNC110 - nobody is told of it but this test
+        await asyncio.sleep(0)
+
+
+def test_tenants_take_turns() -> None:
+    """Whoever asks ten times before another asks once does not come ten times first."""
+
+    async def scenario() -> str:
+        queue, order = Turns(), []
+
+        async def work(tenant: str) -> None:
+            async with queue.turn(tenant, _later()):
+                order.append(tenant)
+                await asyncio.sleep(1)
+
+        await asyncio.gather(*map(work, "aaaabbc"))
+        assert queue.waiting == 0
+        return "".join(order)
+
+    assert virtualtime.run(scenario()) == "abcabaa"
+
+
+def test_a_turn_ends_for_another_tenant() -> None:
+    """A turn is told once to end when another tenant's share of time begins, and not for a further one of the same."""
+
+    async def scenario() -> list[float]:
+        loop, queue, ends = asyncio.get_running_loop(), Turns(), list[float]()
+
+        async def work(tenant: str, seconds: float) -> None:
+            with suppress(NoTurnError):
+                async with queue.turn(tenant, loop.time() + seconds):
+                    pass
+
+        async with queue.turn("a", _later()) as turn:
+            turn.end = lambda: ends.append(loop.time())
+            first = asyncio.create_task(work("a", 60))
+            await asyncio.sleep(10)
+            others = asyncio.gather(work("b", 8), work("b", 8))
+            await asyncio.sleep(6)
+        await asyncio.gather(first, others)
+        return ends
+
+    assert virtualtime.run(scenario()) == [14.0]
+
+
+async def test_no_turn_after_the_deadline() -> None:
+    """Waiting counts towards the time of the review; who gives up is forgotten, and the next one has the turn."""
+    queue, done = Turns(), []
+    async with queue.turn("a", _later()):
+        with pytest.raises(NoTurnError, match="no time was left"):
+            async with queue.turn("b", asyncio.get_running_loop().time()):
+                raise AssertionError
+        assert queue.waiting == 0
+    async with queue.turn("c", _later()):
+        done.append("c")
+
+    assert done == ["c"]
+
+
+async def test_who_waits_may_be_cancelled() -> None:
+    """A cancelled call leaves no gap: the turn goes to the next one."""
+    queue, order = Turns(), []
+
+    async def work(tenant: str) -> None:
+        async with queue.turn(tenant, _later()):
+            order.append(tenant)
+
+    async with queue.turn("a", _later()):
+        first, second = (asyncio.create_task(work(tenant)) for tenant in "bc")
+        await _wait_for(queue, 2)
+        first.cancel()
+    async with asyncio.timeout(60):
+        await second
+
+    assert order == ["c"]
+
+
+async def test_the_queue_is_bounded() -> None:
+    """Neither one tenant nor all together fill the memory with reviews that wait."""
+    queue = Turns()
+
+    async def work(tenant: str) -> None:
+        async with queue.turn(tenant, _later()):
+            pass
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(queue.turn("a", _later()))
+        tasks = [asyncio.create_task(work("a")) for _ in range(WAITING_OF_ONE)]
+        await _wait_for(queue, WAITING_OF_ONE)
+        with pytest.raises(NoTurnError, match="too many"):
+            await work("a")
+        tasks += [asyncio.create_task(work(f"t{number}")) for number in range(WAITING - WAITING_OF_ONE)]
+        await _wait_for(queue, WAITING)
+        with pytest.raises(NoTurnError, match="too many"):
+            await work("b")
+    await asyncio.gather(*tasks)
+    assert queue.waiting == 0
+
+
+_TIMEOUT = 5.0  # of a call, as entries that fail closed are registered
+
+
+class _Cloud:
+    """Tenants whose reviews take a time each. answered: how many were judged to their end, by tenant; likewise lost."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.answered: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+
+    async def review(self, tenant: str, seconds: float, patience: float = _TIMEOUT) -> None:
+        """One review, which ends when its turn or its time does."""
+        deadline = asyncio.get_running_loop().time() + patience
+        whole = False
+        try:
+            async with self.turns.turn(tenant, deadline) as turn:
+                ended = asyncio.Event()
+                turn.end = ended.set
+                done = asyncio.get_running_loop().time() + seconds
+                try:
+                    async with asyncio.timeout_at(min(done, deadline)):
+                        await ended.wait()
+                except TimeoutError:
+                    whole = done < deadline
+        except NoTurnError:
+            pass
+        (self.answered if whole else self.lost)[tenant] += 1
+
+    async def flood(self, tenant: str, seconds: float, callers: int, patience: float = _TIMEOUT) -> None:
+        """Reviews, one after another from each caller, without end."""
+
+        async def call() -> None:
+            while True:
+                await self.review(tenant, seconds, patience)
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(call() for _ in range(callers)))
+
+    async def after(self, seconds: float, *floods: Any) -> None:
+        """Floods, with the arguments of each, and their counts after a while."""
+        tasks = [asyncio.create_task(self.flood(*flood)) for flood in floods]
+        await asyncio.sleep(seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("patience", [_TIMEOUT, 30.0])
+@pytest.mark.parametrize("floods", [1, 3, 8])
+def test_tenants_that_flood_keep_nobody_else_out(floods: int, patience: float) -> None:
+    """However many namespaces ask all the time for all of it, every review of another one is judged to its end."""
+
+    async def people(cloud: _Cloud) -> None:
+        while True:
+            await asyncio.sleep(9)
+            await cloud.review("person", 0.4)
+
+    async def scenario() -> tuple[bool, int]:
+        cloud = _Cloud()
+        person = asyncio.create_task(people(cloud))
+        await cloud.after(200, *((f"flood-{number}", 60.0, 4, patience) for number in range(floods)))
+        person.cancel()
+        return cloud.answered["person"] >= 15, cloud.lost["person"]
+
+    assert virtualtime.run(scenario()) == (True, 0)
+
+
+_PERSON = ("person", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("reviews", "answered"),
+    [
+        *(([*((f"flood-{n}", 60.0) for n in range(others)), _PERSON], ["person"]) for others in range(1, 8)),
+        pytest.param([(f"team-{n}", 0.4) for n in range(10)], [f"team-{n}" for n in range(10)], id="quick-ones"),
+        pytest.param([("team", 2.0)] * 2, ["team"] * 2, id="a-tenant-alone"),
+    ],
+)
+def test_tenants_that_begin_at_once_share_their_time(reviews: list[tuple[str, float]], answered: list[str]) -> None:
+    """Who comes behind others that have used nothing yet, too, has a turn before its time is over.
+
+    Those who take less than their shares lose none, and no turn ends for a further review of the same tenant.
+    """
+
+    async def scenario() -> Counter[str]:
+        cloud = _Cloud()
+        await asyncio.gather(*(cloud.review(*review) for review in reviews))
+        return cloud.answered
+
+    assert virtualtime.run(scenario()) == Counter(answered)
+
+
+@pytest.mark.parametrize(("tenants", "callers"), [(1, 4), (4, 1), (4, 4), (8, 1)])
+def test_a_flood_is_not_all_in_vain(tenants: int, callers: int) -> None:
+    """Where more is asked than there is time for, most of the time goes into reviews that are judged to their end."""
+
+    async def scenario() -> Counter[str]:
+        cloud = _Cloud()
+        await cloud.after(200, *((f"team-{number}", 2.4, callers) for number in range(tenants)))
+        return cloud.answered
+
+    answered = virtualtime.run(scenario())
+
+    assert sum(answered.values()) * 2.4 > 200 / 2
+    assert len(answered) == tenants
+
+
+def test_the_end_of_a_turn() -> None:
+    """It is an even share of the time of who waits, later for who has used much, and never too early to do anything."""
+    use, turn = Use(), Claim("turn", 10.0, 40.0)
+    use.add("turn", 2.0, 10.0)
+    use.add("heavy", 4.0, 10.0)
+    light, late, heavy = Claim("light", 9.0, 16.0), Claim("late", 10.2, 10.4), Claim("heavy", 10.0, 12.0)
+    ends = [turn_end(turn, others, use, 10.0) for others in ([], [light], [light, light], [late], [heavy])]
+
+    assert ends == [math.inf, 13.0, 12.0, 10.0 + LEAST, 16.0]
+
+
+def test_the_order_of_turns() -> None:
+    """Who has used least is first, then who came first; a tenant stands there once, with its first claim."""
+    use = Use()
+    use.add("much", 1.5, 0.0)
+    use.add("some", 1.0, 0.0)
+    waiting = [Claim(tenant, 0.0, 5.0) for tenant in ("much", "some", "much", "none", "new", "some")]
+
+    assert turn_order(waiting, use, 4.0) == [waiting[number] for number in (3, 4, 1, 0)]
+
+
+def test_late_claims_of_floods() -> None:
+    """What has little time left comes after all that has more, if its tenant has used much."""
+    use = Use()
+    use.add("much", 9.0, 4.0)
+    use.add("more", 10.0, 4.0)
+    use.add("little", 1.0, 4.0)
+    waiting = [*(Claim(tenant, 0.0, 5.0) for tenant in ("much", "little", "more")), Claim("more", 3.0, 8.0)]
+
+    assert turn_order(waiting, use, 4.0) == [waiting[number] for number in (1, 3, 0)]
+
+
+def test_use_fades() -> None:
+    """Use counts half after its half-life, and what is left of nothing is forgotten."""
+    use = Use()
+    for number in range(1000):
+        use.add(f"t{number}", 0.1, 0.0)
+    use.add("team", 4.0, 0.0)
+    halves = [use.of("team", HALF_LIFE * times) for times in range(3)]
+    use.add("other", 1.0, HALF_LIFE * 8)
+
+    assert halves == pytest.approx([4.0, 2.0, 1.0])
+    assert use._seconds == pytest.approx({"team": 4.0 / 256, "other": 1.0})

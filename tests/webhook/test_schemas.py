@@ -13,7 +13,6 @@ import yaml
 from support.service.commands import run
 
 from policies import suite
-from policies.admissionpolicy.documents.exception import KIND
 from webhook import schemas
 from webhook.configuration.settings import Settings
 from webhook.files import yamlfile
@@ -73,41 +72,47 @@ def _wrong(name: str, text: str) -> list[str]:
     return sorted(set(_faults(document.value, schema, schema)))
 
 
-def test_the_configuration_with_all_defaults_passes() -> None:
-    """What export configuration prints is right by the schema, and so are the short forms."""
-    short = "packs: {sunk: enforce}\nworkloads: [NIMService]\ntopology: {autoscaling: on}\nlabels: {action: off}\n"
+_SHORT = "packs: {sunk: enforce}\nworkloads: [NIMService]\ntopology: {autoscaling: on}\nlabels: {action: off}\n"
+_MISTAKES = "labls: {}\nlisten: {port: many}\nlabels: {action: refuse}\npacks: {sunk: {mode: loud}}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "faults"),
+    [
+        ("configuration", _SHORT, []),
+        ("configuration", _MISTAKES, [".labels.action", ".labls", ".listen.port", ".packs.sunk"]),
+        ("exception", _EXCEPTION, []),
+        ("exception", _EXCEPTION.replace(', until: "2027-06-30"', ""), [".spec.until"]),
+        ("exception", _EXCEPTION.replace("2027-06-30", "June"), [".spec.until"]),
+        ("exception", _EXCEPTION.replace("namespaces", "namespace"), [".spec.match.namespace"]),
+        *(pytest.param("suite", file.read_text(encoding="utf-8"), [], id=file.parent.name) for file in _SUITES),
+    ],
+)
+def test_mistakes_are_marked(name: str, text: str, faults: list[str]) -> None:
+    """An unknown key, one that lacks, a value of another type and one that is not allowed are at their places."""
+    assert _wrong(name, text) == faults
+
+
+def test_what_the_commands_print_passes() -> None:
+    """The reference of the configuration and the report of check about the examples are right by their schemas."""
+    text = run("check", "-f", str(_ROOT / "examples"), "-o", "json").stdout
 
     assert _wrong("configuration", run("export", "configuration").stdout) == []
-    assert _wrong("configuration", short) == []
-
-
-def test_mistakes_in_the_configuration_are_marked() -> None:
-    """An unknown key, a value of another type and one that is not allowed are at their places."""
-    text = "labls: {}\nlisten: {port: many}\nlabels: {action: refuse}\npacks: {sunk: {mode: loud}}\n"
-
-    assert _wrong("configuration", text) == [".labels.action", ".labls", ".listen.port", ".packs.sunk"]
+    assert _wrong("report", text) == []
+    assert len(json.loads(text)) == 3
+    assert len(_SUITES) > 10
 
 
 def test_the_configuration_has_every_key() -> None:
     """Each section of the settings is in the schema, with its description."""
     schema = schemas.schema("configuration")
-    properties = schema["properties"]
-    names = {name: one.get("$ref", "").rpartition("/")[2] for name, one in properties.items()}
-
-    assert set(properties) == {str(field.alias) for field in Settings.model_fields.values()}
-    assert [
-        name
-        for name, one in properties.items()
-        if not {**schema["$defs"].get(names[name], {}), **one}.get("description")
-    ] == []
-
-
-def test_every_suite_that_is_shipped_passes() -> None:
-    """The suites of packs and examples are right by the schema."""
-    assert {str(file): _wrong("suite", file.read_text(encoding="utf-8")) for file in _SUITES} == {
-        str(file): [] for file in _SUITES
+    described = {
+        name: {**schema["$defs"].get(one.get("$ref", "").rpartition("/")[2], {}), **one}.get("description")
+        for name, one in schema["properties"].items()
     }
-    assert len(_SUITES) > 10
+
+    assert set(described) == {str(field.alias) for field in Settings.model_fields.values()}
+    assert [name for name, description in described.items() if not description] == []
 
 
 def test_a_suite_has_the_fields_that_its_reader_knows() -> None:
@@ -116,23 +121,6 @@ def test_a_suite_has_the_fields_that_its_reader_knows() -> None:
 
     assert set(properties) == set(suite._SUITE)
     assert set(properties["cases"]["items"]["properties"]) == set(suite._CASE)
-
-
-def test_exceptions_are_told_from_mistakes() -> None:
-    """An exception passes; without its end, with a date of another form or an unknown field it does not."""
-    assert _wrong("exception", _EXCEPTION) == []
-    assert _wrong("exception", _EXCEPTION.replace(', until: "2027-06-30"', "")) == [".spec.until"]
-    assert _wrong("exception", _EXCEPTION.replace("2027-06-30", "June")) == [".spec.until"]
-    assert _wrong("exception", _EXCEPTION.replace("namespaces", "namespace")) == [".spec.match.namespace"]
-    assert schemas.schema("exception")["properties"]["kind"] == {"const": KIND}
-
-
-def test_what_check_prints_passes() -> None:
-    """The report of check about the examples is right by the schema."""
-    text = run("check", "-f", str(_ROOT / "examples"), "-o", "json").stdout
-
-    assert _wrong("report", text) == []
-    assert len(json.loads(text)) == 3
 
 
 @pytest.mark.parametrize("name", list(schemas.NAMES))

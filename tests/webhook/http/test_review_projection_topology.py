@@ -1,7 +1,7 @@
 """What the topology rule reads in objects of each kind is decoded: its answer is the one for the whole object."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from msgspec.structs import asdict, replace
@@ -79,31 +79,24 @@ def _put(value: Any, location: Location, part: Json) -> Any:
     return {**value, step: _put(value.get(step, {}), rest, part)}
 
 
-class _Case(NamedTuple):
-    """Two objects of a kind that differ at one path, of which the rule says different things."""
-
-    path: str
-    obj: Json
-    without: Json
-
-
-def _cases() -> Iterator[_Case]:
+def _cases() -> Iterator[tuple[str, Json, Json]]:
+    """Two objects of a kind that differ at a path, of which the rule says different things."""
     for row in _ROWS:
         rest: Json = {"status": {"phase": "x"}, **_rack("r1")}
         kind = resource(f"{row.group}/v1" if row.group else "v1", row.kind, rest)
         for pattern in row.templates:
             one = _put(kind, _at(pattern), written(row, {"spec": pod_spec({"nvidia.com/gpu": 8})}))
             for path, part in _MATTERS.items():
-                yield _Case(_within(row, pattern, path), _put(one, _at(pattern), written(row, part)), one)
+                yield (_within(row, pattern, path), _put(one, _at(pattern), written(row, part)), one)
             beside = _beside(row, pattern)
             if beside:
                 two = _put(kind, _at(pattern), written(row, {"spec": pod_spec()}))
                 both = _put(two, beside, written(row, {"spec": pod_spec({"amd.com/gpu": 1})}))
                 for path, part in _ACCELERATED.items():
-                    yield _Case(_within(row, pattern, path), _put(both, _at(pattern), written(row, part)), both)
+                    yield (_within(row, pattern, path), _put(both, _at(pattern), written(row, part)), both)
         for job in row.jobs:
             one = _put(kind, _at(row.templates[0]), {"spec": pod_spec({"nvidia.com/gpu": 8})})
-            yield _Case(_below(job, "metadata.annotations"), _put(one, _at(job), _rack("r3")), one)
+            yield (_below(job, "metadata.annotations"), _put(one, _at(job), _rack("r3")), one)
 
 
 def _below(pattern: Pattern, path: str) -> str:
@@ -135,11 +128,13 @@ def _answers(ruleset: RuleSet, asked: AdmissionRequest) -> list[Json]:
     return [asdict(mutated), asdict(validate(asked, ruleset, _FACTS, _GROUP))]
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case.obj['kind']}-{case.path}") for case in _cases()])
-def test_what_a_placement_depends_on_is_decoded(case: _Case) -> None:
+@pytest.mark.parametrize(
+    ("obj", "other"), [pytest.param(obj, other, id=f"{obj['kind']}-{path}") for path, obj, other in _cases()]
+)
+def test_what_a_placement_depends_on_is_decoded(obj: Json, other: Json) -> None:
     """Every path that decides about a placement is there in objects of every kind, and does decide."""
-    part, whole = _decoded(_RULES, case.obj)
-    without = replace(whole, object=case.without)
+    part, whole = _decoded(_RULES, obj)
+    without = replace(whole, object=other)
 
     assert _answers(_RULES, part) == _answers(_RULES, whole)
     assert _answers(_RULES, whole) != _answers(_RULES, without)
@@ -253,7 +248,7 @@ def test_every_path_that_the_rule_reads_is_tried() -> None:
     selecting = selectors_rule.reads([*_ROWS, *(row for row in TABLE if row.group_kind in PATCHES)])
 
     assert _RULES.reads("validate", _GROUP) == {
-        *(case.path for case in _cases()),
+        *(path for path, *_ in _cases()),
         *(alone | jobs | demanded | whole | selecting),
         *_counted(),
     }

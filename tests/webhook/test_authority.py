@@ -409,10 +409,15 @@ async def test_a_lost_race_to_make_the_authority(world: _World) -> None:
     ]  # fmt: skip
 
 
-async def test_a_secret_that_cannot_be_written(world: _World) -> None:
+@pytest.mark.parametrize("name", ["ca", "leaf"])
+async def test_a_secret_that_cannot_be_written(world: _World, name: str) -> None:
     """Without the right to write it, that is said once, with the right; it is tried on, and works when it may."""
     async with managing(world) as manage:
         await world.server.watched(SECRETS, 2)  # of the CA and of the certificate, so that none takes a failure
+        if name == "leaf":
+            await manage.turn()
+            world.server.delete(SECRETS, "leaf")
+            await until(lambda: not manage.leaf_store.stored)
         world.server.fail(SECRETS, 403, status(403, "forbidden"), times=3)
         with capture_logs() as logged:
             for _ in range(3):
@@ -422,8 +427,8 @@ async def test_a_secret_that_cannot_be_written(world: _World) -> None:
 
         assert manage.issuance.unready() == []
 
-    right = "a Role in namespace cks must allow the service's account to create secrets, and to update ca among them"
+    may = f"a Role in namespace cks must allow the service's account to create secrets, and to update {name} among them"
     answer = f"the API server refused POST {SECRETS} at {world.server.url} (403: forbidden)"
-    refused = f"Secret cks/ca could not be written: {answer}; {right}"
+    refused = f"Secret cks/{name} could not be written: {answer}; {may}"
     assert _reasons(logged, "certificate not renewed") == [refused]
     assert unready == [f"there is no valid certificate in Secret cks/leaf: {refused}"]

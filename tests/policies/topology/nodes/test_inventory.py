@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import rows
 
 from policies.engine.match import SelectorRequirement as Requirement
 from policies.topology.gang import Member, Toleration
@@ -130,49 +130,17 @@ def _member(*terms: tuple[Requirement, ...], tolerations: tuple[Toleration, ...]
     return Member("", 1, (), node_selector=tuple(selector.items()), terms=terms, tolerations=tolerations)
 
 
-def _all_of(*requirements: Requirement) -> Member:
-    return _member(requirements)
-
-
-_PLAIN, _CLOSED = "plain other bare", "locked cordoned unready"
-_NAMED, _LOCKED = Requirement("", "In", ("bare",)), "sunk.coreweave.com/lock"
-
-
-@pytest.mark.parametrize(
-    ("member", "now", "later"),
-    [
-        pytest.param(_member(), _PLAIN, _CLOSED, id="anywhere"),
-        pytest.param(_member(rack="1"), "plain", _CLOSED, id="selector"),
-        pytest.param(_member(rack="3"), "", "", id="unknown-value"),
-        pytest.param(_member(()), "", "", id="term-without-requirements"),
-        pytest.param(_all_of(Requirement("rack", "In", ("2", "3"))), "other", "", id="in"),
-        pytest.param(_all_of(Requirement("rack", "NotIn", ("1",))), "other bare", "", id="not-in"),
-        pytest.param(_all_of(Requirement("rack", "DoesNotExist")), "bare", "", id="does-not-exist"),
-        pytest.param(_all_of(Requirement("rack", "Exists")), "plain other", _CLOSED, id="exists"),
-        pytest.param(_all_of(Requirement("n", "Gt", ("4",))), "plain", "", id="greater"),
-        pytest.param(_all_of(Requirement("n", "Lt", ("4",))), "", "", id="less"),
-        pytest.param(_all_of(Requirement("n", "Gt", ("4", "3"))), "", "", id="two-limits"),
-        pytest.param(_all_of(Requirement("", "In", ("bare", "apart"))), "bare", "", id="name"),
-        pytest.param(_member((Requirement("rack", "In", ("2",)),), (_NAMED,)), "other bare", "", id="one-of-two-terms"),
-        pytest.param(_all_of(Requirement("rack", "In", ("1",)), Requirement("n", "Exists")), "plain", "", id="and"),
-        *(
-            pytest.param(_member(tolerations=tolerations), now, later, id=name)
-            for name, tolerations, now, later in (
-                ("tolerated", (Toleration("dedicated", "Equal", "x"),), f"{_PLAIN} apart", _CLOSED),
-                ("another-effect", (Toleration(_LOCKED, "Exists", effect="NoSchedule"),), _PLAIN, _CLOSED),
-                (
-                    "cordon",
-                    (Toleration("node.kubernetes.io/unschedulable", "Exists"), Toleration("", "Gt", "1")),
-                    f"{_PLAIN} cordoned",
-                    "locked unready",
-                ),
-                ("everything", (Toleration("", "Exists"),), f"{_PLAIN} apart {_CLOSED} triage", ""),
-            )
-        ),
-    ],
-)
-def test_eligible_nodes(member: Member, now: str, later: str) -> None:
+@rows(__file__, "eligible")
+def test_eligible_nodes(selector: Any, terms: Any, tolerations: Any, now: str, later: str) -> None:
     """A Node is eligible now, or once it is well, by selector, affinity and the taints that are not tolerated."""
+    member = _member(
+        *(
+            tuple(Requirement(key, operator, *map(tuple, values)) for key, operator, *values in term)
+            for term in terms or ()
+        ),
+        tolerations=tuple(Toleration(*toleration) for toleration in tolerations or ()),
+        **(selector or {}),
+    )
     inventory = _inventory(*_NODES)
     at_once, possible = inventory.eligible(member)
 

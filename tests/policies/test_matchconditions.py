@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,12 @@ def _labels(exceptions: Iterable[LabelException] = _SHIPPED, *, cluster_scope: b
     return reserved_label_changes(WORKLOADS.values(), tuple(exceptions), cluster_scope=cluster_scope)
 
 
+_program = cache(compiled)
+
+
 def _holds(condition: HookCondition, obj: Json | None = None, old: Json | None = None, **asked: Any) -> bool:
     """The value of a condition; `asked` are fields of the request."""
-    found = compiled(condition.expression).evaluate_exactly({**names({}, oldObject=old, request=asked), "object": obj})
+    found = _program(condition.expression).evaluate_exactly({**names({}, oldObject=old, request=asked), "object": obj})
     assert found.error is None
     return bool(found.value)
 

@@ -74,7 +74,7 @@ def test_hostile_names_are_text(name: str) -> None:
     key = f"a.coreweave.cloud/{name}"
     exception = LabelException(key, frozenset({("", "Pod"), (name, name)}), frozenset({name}))
     row = workload(name, name, [_WITHIN])
-    rows = [WORKLOADS["apps", "Deployment"], row]
+    rows = [WORKLOADS["", "Pod"], WORKLOADS["apps", "Deployment"], row]
     own, other = ({"metadata": {"labels": {key: value}}} for value in (name, "other"))
     for scope in (False, True):
         condition = reserved_label_changes(rows, (exception,), cluster_scope=scope)

@@ -68,54 +68,46 @@ _UNUSABLE = "the settings cannot be used here: nowhere.yaml: cannot be read: No 
             {"team": _MISTAKE},
             "problem ConfigMap cloud/team: refused: team/policies.yaml:7:*: * -> correct it. The service has not "
             "annotated the ConfigMap: check that it runs and may patch ConfigMaps",
-            id="a ConfigMap with a mistake",
         ),
         pytest.param(
             _settings(),
             {"team": _MARKED},
             "problem ConfigMap cloud/team: refused: team/policies.yaml:7:31: says the service -> correct it; until "
             "then the previous policies stay in force",
-            id="in the words of the service",
         ),
         pytest.param(
             _settings(),
             FORBIDDEN,
             "unknown ConfigMaps with policies in cloud: not checked: the current account may not list things*",
-            id="ConfigMaps that may not be read",
         ),
         pytest.param(
             _settings(directories=["nowhere"]),
             {},
             "problem nowhere: refused: nowhere: cannot be read: No such file or directory -> correct it; "
             "cks-admission lint shows more. Until it restarts, the service keeps the previous policies",
-            id="files",
         ),
         pytest.param(
             settings(exceptions=[{"rules": ["nosuch"], "reason": "x", "until": "2026-12-31"}]),
             {},
             "warning policies: exceptions: there is no rule 'nosuch'; known are labels, *",
-            id="what is doubtful",
         ),
         pytest.param(
             settings(topology={"files": ["nowhere.yaml"]}),
             {},
             f"problem the configuration: {_UNUSABLE} -> correct the configuration, or run doctor where its files are",
-            id="settings that cannot be used",
         ),
-        pytest.param(_settings(directories=["policies"], shadow=["policies"]), {}, "ok policies: *", id="in a shadow"),
+        (_settings(directories=["policies"], shadow=["policies"]), {}, "ok policies: *"),
         pytest.param(
             _settings(shadow=["policies"]),
             {},
             "warning policy width in the shadow: it is not asked about CREATE deployments.apps: no policy in force "
             "with its failurePolicy is for that, so the API server does not send all of it -> put the policy into "
             "force with validationActions: [[]Audit[]], or run audit on what exists",
-            id="in a shadow that no review reaches",
         ),
         pytest.param(
             _settings(shadow=["nowhere"]),
             {},
             "warning policies: those in the shadow are refused: nowhere: nowhere: cannot be read: No such file or *",
-            id="a shadow that is refused",
         ),
     ],
 )

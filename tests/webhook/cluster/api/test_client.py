@@ -76,34 +76,29 @@ def cluster(**more: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        pytest.param(None, ["there is no kubeconfig at {file}; name another one, or set up access"], id="no file"),
-        pytest.param("a: [", [UNUSABLE, "while parsing a flow node", REMEDY], id="not YAML"),
-        pytest.param("", [UNUSABLE, REMEDY], id="empty"),
-        pytest.param("just text", [UNUSABLE, REMEDY], id="a text"),
-        pytest.param(config(contexts=[]), [UNUSABLE, "Expected object with name here in"], id="an unknown context"),
-        pytest.param(config(**{"current-context": None}), [UNUSABLE, "Expected key current-context"], id="no context"),
-        pytest.param(config(clusters=[]), [UNUSABLE, "Expected object with name c in"], id="an unknown cluster"),
-        pytest.param(config(users=[]), [UNUSABLE, REMEDY], id="an unknown user"),
-        pytest.param(
+        (None, ["there is no kubeconfig at {file}; name another one, or set up access"]),
+        ("a: [", [UNUSABLE, "while parsing a flow node", REMEDY]),
+        ("", [UNUSABLE, REMEDY]),
+        ("just text", [UNUSABLE, REMEDY]),
+        (config(contexts=[]), [UNUSABLE, "Expected object with name here in"]),
+        (config(**{"current-context": None}), [UNUSABLE, "Expected key current-context"]),
+        (config(clusters=[]), [UNUSABLE, "Expected object with name c in"]),
+        (config(users=[]), [UNUSABLE, REMEDY]),
+        (
             cluster(**{"certificate-authority": "/no/file"}),
             [UNUSABLE, "File does not exists: /no/file", REMEDY],
-            id="a missing file",
         ),
         # Where the client would try http://localhost.
-        pytest.param(config(None), ["context here of the kubeconfig {file} names a cluster without a"], id="no server"),
-        pytest.param(
-            cluster(**{"certificate-authority-data": BAD}), [NO_CERTIFICATE, "named or held by {file}"], id="bad CA"
-        ),
-        pytest.param(
+        (config(None), ["context here of the kubeconfig {file} names a cluster without a"]),
+        (cluster(**{"certificate-authority-data": BAD}), [NO_CERTIFICATE, "named or held by {file}"]),
+        (
             config(user={"client-certificate-data": BAD, "client-key-data": BAD}),
             [NO_CERTIFICATE, "named or held by {file}"],
-            id="bad certificate",
         ),
         # The client would go on as nobody.
-        pytest.param(
+        (
             config(user=plugin("raise SystemExit(1)")),
             [f"gets its credentials from {sys.executable}, which gave none"],
-            id="a program that fails",
         ),
     ],
 )

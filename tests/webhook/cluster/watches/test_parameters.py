@@ -31,8 +31,8 @@ def key(namespace: str = "", name: str = "", *requirements: SelectorRequirement)
 @pytest.mark.parametrize(
     ("keys", "watches"),
     [
-        pytest.param([], {}, id="none"),
-        pytest.param(
+        ([], {}),
+        (
             [key("a", "x"), key("b", "y"), key(name="z"), key("", "", LARGE)],
             {
                 "ConfigMap x in namespace a": 1,
@@ -40,25 +40,21 @@ def key(namespace: str = "", name: str = "", *requirements: SelectorRequirement)
                 "ConfigMap z": 1,
                 "every ConfigMap with labels 'size in (l)'": 1,
             },
-            id="few",
         ),
-        pytest.param([key("a", f"x-{n}") for n in range(150)], {"every ConfigMap in namespace a": 150}, id="namespace"),
-        pytest.param(
+        ([key("a", f"x-{n}") for n in range(150)], {"every ConfigMap in namespace a": 150}),
+        (
             [key(f"ns-{n % 2}", f"x-{n}") for n in range(150)],
             {"every ConfigMap in namespace ns-0": 75, "every ConfigMap in namespace ns-1": 75},
-            id="two namespaces",
         ),
-        pytest.param([key(f"ns-{n}", f"x-{n}") for n in range(1000)], {"every ConfigMap": 1000}, id="everywhere"),
-        pytest.param([key(f"ns-{n}", "limits") for n in range(1000)], {"ConfigMap limits": 1000}, id="one name"),
-        pytest.param(
+        ([key(f"ns-{n}", f"x-{n}") for n in range(1000)], {"every ConfigMap": 1000}),
+        ([key(f"ns-{n}", "limits") for n in range(1000)], {"ConfigMap limits": 1000}),
+        (
             [key(f"ns-{n}", "", LARGE, *([RED] if n else [])) for n in range(9)],
             {"every ConfigMap with labels 'size in (l)'": 9},
-            id="a common requirement",
         ),
-        pytest.param(
+        (
             [*(key(f"ns-{n}", "", LARGE) for n in range(9)), key("x", "y")],
             {"every ConfigMap": 10},
-            id="mixed",
         ),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -153,26 +152,6 @@ async def test_a_failure_that_nobody_waits_for(server: FakeApi, reads: Namespace
 
 
 CHECK = Check(user=User("alice", groups=("dev",)), verb="get", resource="pods", namespace="team")
-
-
-async def test_a_check_is_asked_as_a_review(server: FakeApi, api: Connection) -> None:
-    """The API server gets the check as a SubjectAccessReview, and its status is the answer."""
-    server.groups[REVIEWS_PATH] = {"status": {"allowed": True, "reason": "RBAC: allowed"}}
-
-    assert await review(api, CHECK, PATIENCE) == CheckAnswer(allowed=True, reason="RBAC: allowed")
-    (seen,) = server.seen
-    assert (seen.method, json.loads(seen.body)) == (
-        "POST",
-        {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "resourceAttributes": {"namespace": "team", "verb": "get", "version": "*", "resource": "pods"},
-                "user": "alice",
-                "groups": ["dev"],
-            },
-        },
-    )
 
 
 async def test_a_check_that_cannot_be_asked_is_errored(server: FakeApi, api: Connection) -> None:

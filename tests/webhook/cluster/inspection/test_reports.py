@@ -15,7 +15,7 @@ from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, NoReportsE
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.reports import MANAGER, MOST, SHARE, FindingEvents, Kinds, Reports, Told, Written, kinds
+from webhook.cluster.inspection.reports import MOST, SHARE, FindingEvents, Kinds, Reports, Told, Written, kinds
 
 _QPS = 10
 
@@ -185,32 +185,6 @@ def _take_reports(server: FakeApi) -> None:
     """Let reports about these workloads be written and removed."""
     server.put(_IN_A, {"metadata": {"name": "of-others"}})
     server.groups |= {f"{_IN_A}/cks-admission-uid-{name}": {} for name in ("web", "db", "broken")}
-
-
-def _keep(server: FakeApi) -> None:
-    """Have the reports that were applied as the API server would have them."""
-    for seen in [seen for seen in server.seen if seen.method == "PATCH"]:
-        report = json.loads(seen.body)
-        report["metadata"] |= {"uid": "u", "managedFields": [{"manager": MANAGER, "operation": "Apply"}]}
-        server.put(_IN_A, report)
-
-
-def _named(server: FakeApi) -> list[str]:
-    return [json.loads(seen.body)["involvedObject"]["name"] for seen in server.seen if seen.path == _EVENTS]
-
-
-async def test_people_are_told_of_reports_that_are_new(server: FakeApi, api: Connection, times: Times) -> None:
-    """An Event goes with a report of a refusal that is written, and none with one of warnings, or one that stays."""
-    _take_reports(server)
-    runs = [await _write(api, times, _judged("web", "deny"), _judged("db", "warn"), _judged("broken", "error"))]
-    _keep(server)
-    runs.append(await _write(api, times, _judged("web", "deny"), _judged("db", "warn", "deny")))
-
-    assert runs == [
-        (Written(written=3, told=Told(written=2)), []),
-        (Written(written=1, unchanged=1, removed=1, told=Told(written=1)), []),
-    ]
-    assert _named(server) == ["broken", "web", "db"]
 
 
 async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection, times: Times) -> None:

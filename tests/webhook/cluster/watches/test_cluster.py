@@ -12,7 +12,7 @@ from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
 from support.api.times import Times
 from support.patience import until
 
-from policies.kubernetes.release import NEWEST, RELEASES, Release
+from policies.kubernetes.release import NEWEST, RELEASES
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
@@ -99,27 +99,6 @@ async def test_without_an_answer_the_newest_counts(server: FakeApi, api: Connect
     assert (served.current, served.version, served.is_proven) == (NEWEST, "", False)
     assert [problem.partition("; ")[2] for problem in problems] == ["policies are judged as by 1.37"] * 2
     assert ["(403: no)" in problems[0], "'main' is no version" in problems[1]] == [True, True]
-
-
-async def test_who_follows_is_told_of_each_release(server: FakeApi, api: Connection, times: Times) -> None:
-    """A change wakes whoever follows, once, and each question comes some seconds after the last."""
-    _serve(server, "v1.36.3")
-    served = ServedRelease(api, clock=times.clock)
-    seen: list[Release] = []
-
-    async def follow() -> None:
-        async for _ in served.changes():
-            seen[len(seen) :] = [served.current]
-
-    following = asyncio.create_task(follow())
-    await served.start()
-    await until(lambda: seen == [_OLD])
-    _serve(server, "v1.37.2")
-    await until(lambda: seen == [_OLD, _NEW])
-    await served.stop()
-    following.cancel()
-
-    assert (served.current, served.version, {*times.pauses}) == (_NEW, "v1.37.2", {10.0})
 
 
 HOUR = 3600.0

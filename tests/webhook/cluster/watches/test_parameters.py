@@ -146,28 +146,21 @@ async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterPa
     await times.awake(lambda: not parameters.problems())
 
 
-@pytest.mark.parametrize(
-    ("key", "path", "right"),
-    [
-        (FIVE, TEAM_MAPS, "a Role in namespace team {} configmaps"),
-        (ParametersKey(kind=CONFIG_MAP, name="five"), MAPS, "a ClusterRole {} configmaps"),
-        (ParametersKey(kind=LIMIT, name="five"), LIMITS, "a ClusterRole {} limits of example.org"),
-    ],
-)
-async def test_a_missing_right(
-    server: FakeApi, parameters: ClusterParameters, key: ParametersKey, path: str, right: str
-) -> None:
+async def test_a_missing_right(server: FakeApi, parameters: ClusterParameters) -> None:
     """Where the service may not read parameters, the text says so, and which right is to be granted."""
-    server.fail(path, 403, status(403, "you may not"), times=99)
-    await parameters.follow([key])
+    limit = ParametersKey(kind=LIMIT, name="five")
+    server.fail(LIMITS, 403, status(403, "you may not"), times=99)
+    await parameters.follow([limit])
     await until(parameters.problems)
 
-    needed = right.format("must allow the service's account to list and watch")
-    reason = f"the API server refused GET {path} at {server.url} (403: you may not); {needed}"
-    assert parameters.problems() == [f"{key}: {reason}"]
+    reason = (
+        f"the API server refused GET {LIMITS} at {server.url} (403: you may not); "
+        "a ClusterRole must allow the service's account to list and watch limits of example.org"
+    )
+    assert parameters.problems() == [f"{limit}: {reason}"]
     with pytest.raises(FactUnavailable) as caught:
-        await parameters.read(key, 0.01)
-    assert str(caught.value) == f"{key} could not be read: {reason}"
+        await parameters.read(limit, 0.01)
+    assert str(caught.value) == f"{limit} could not be read: {reason}"
 
 
 async def test_a_slow_answer(server: FakeApi, parameters: ClusterParameters) -> None:

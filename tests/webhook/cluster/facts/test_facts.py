@@ -32,26 +32,6 @@ async def following(
         await facts.stop()
 
 
-async def test_namespace_labels_follow_the_cluster(server: FakeApi, api: Connection, times: Times) -> None:
-    """The labels of a Namespace are those of its last event; one that is deleted is unknown."""
-    server.put(NAMESPACES, named("team", {"a": "b"}))
-    server.put(NAMESPACES, named("bare"))
-
-    async with following(api, times) as facts:
-        assert (facts.known.namespace_labels("team"), facts.known.namespace_labels("bare")) == ({"a": "b"}, {})
-
-        await server.watched(NAMESPACES)
-        server.put(NAMESPACES, named("team", {"a": "c"}))
-        await until(lambda: facts.known.namespace_labels("team") == {"a": "c"})
-
-        server.delete(NAMESPACES, "bare")
-        server.put(NAMESPACES, named("last"))
-        await until(lambda: "last" in facts.namespaces.by_key)
-        with pytest.raises(Missing) as caught:
-            facts.known.namespace_labels("bare")
-        assert caught.value.key == NamespaceKey("bare")
-
-
 async def test_a_miss_is_read(server: FakeApi, api: Connection, times: Times) -> None:
     """A Namespace that the watch does not know is asked for once, and the next look finds it."""
     server.put(NAMESPACES, named("team", {"a": "b"}))
@@ -82,16 +62,20 @@ async def test_the_watch_knows_better_than_a_read(server: FakeApi, api: Connecti
 
 
 async def test_control_plane_namespaces(server: FakeApi, api: Connection, times: Times) -> None:
-    """Those are the Namespaces with exactly that label, sorted, and they change with the cluster."""
-    server.put(NAMESPACES, named("b", CONTROL_PLANE))
-    server.put(NAMESPACES, named("a", CONTROL_PLANE))
-    server.put(NAMESPACES, named("c", {"ns.coreweave.cloud/org": "org-1"}))
+    """Those are the Namespaces with exactly that label, sorted, and they change and go with the cluster."""
+    for name, labels in (("b", CONTROL_PLANE), ("a", CONTROL_PLANE), ("c", {"ns.coreweave.cloud/org": "org-1"})):
+        server.put(NAMESPACES, named(name, labels))
 
     async with following(api, times) as facts:
         assert facts.control_plane_namespaces() == ("a", "b")
         await server.watched(NAMESPACES)
         server.put(NAMESPACES, named("b", {}))
-        await until(lambda: facts.control_plane_namespaces() == ("a",))
+        server.delete(NAMESPACES, "c")
+        await until(lambda: "c" not in facts.namespaces.by_key)
+        assert (facts.control_plane_namespaces(), facts.known.namespace_labels("b")) == (("a",), {})
+        with pytest.raises(Missing) as caught:
+            facts.known.namespace_labels("c")
+        assert caught.value.key == NamespaceKey("c")
 
 
 async def test_nodes(server: FakeApi, api: Connection, times: Times) -> None:

@@ -1,6 +1,6 @@
 """Turns tokens into a tree, with the precedence, the places and the limits of the reference.
 
-The parser calls itself. The reference's limits bound the depth: MAX_DEPTH for each of three rules of its grammar.
+The parser calls itself. MAX_DEPTH bounds how deep, as in the reference, which counts each rule of its grammar apart.
 """
 
 from __future__ import annotations
@@ -64,11 +64,7 @@ def _missing(what: str) -> _UnexpectedTokenError:
 
 
 class _Parser:
-    """Reads tokens from `at` on, by one method for each rule of the grammar.
-
-    `expressions`, `relations` and `sums` count the depth of the reference in its grammar rules of these names (`sums`
-    for calc).
-    """
+    """Reads tokens from `at` on, by one method for each rule of the grammar. depth: of brackets and of `? :`."""
 
     def __init__(self, tokens: lexer.Tokens, *, expands: bool, quoted: bool) -> None:
         self.tokens = tokens
@@ -76,7 +72,7 @@ class _Parser:
         self.at = 0
         self.expands, self.quoted = expands, quoted
         self.issues: list[Issue] = []
-        self.expressions = self.relations = self.sums = 1
+        self.depth = 1
         # So few tokens cannot reach a limit, so depths need not be counted.
         self._depths: dict[ast.Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
         self._too_deep = False
@@ -135,15 +131,11 @@ class _Parser:
     # Operators, from the weakest to the strongest
 
     def inner(self) -> ast.Node:
-        self.expressions += 1
-        self.relations += 1
-        self.sums += 1
-        if self.expressions > MAX_DEPTH or self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
             raise _LimitError
         node = self.expression()
-        self.expressions -= 1
-        self.relations -= 1
-        self.sums -= 1
+        self.depth -= 1
         return node
 
     def expression(self) -> ast.Node:
@@ -158,11 +150,7 @@ class _Parser:
         if kind != ":":
             raise _missing(_COLON) if kind in _ENDS or kind == "?" else self.misplaced(":")
         self.at += 1
-        self.expressions += 1
-        if self.expressions > MAX_DEPTH:
-            raise _LimitError
-        other = self.expression()
-        self.expressions -= 1
+        other = self.inner()
         node = ast.Call(
             "_?_:_", None, [condition, then, other], position=position, start=condition.start, end=other.end
         )
@@ -201,14 +189,7 @@ class _Parser:
             level, function = operator
             position = self.starts[self.at]
             self.at += 1
-            is_relation = level == _RELATION
-            self.relations += is_relation
-            self.sums += not is_relation
-            if self.relations > MAX_DEPTH or self.sums > MAX_DEPTH:
-                raise _LimitError
             right = self.binary(level + 1)
-            self.relations -= is_relation
-            self.sums -= not is_relation
             node = ast.Call(function, None, [left, right], position=position, start=left.start, end=right.end)
             left = self.measured(node, left, right, deeper=1)
         return left

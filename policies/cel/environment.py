@@ -19,26 +19,24 @@ from policies.cel import types
 from policies.cel.function import Function, Library
 from policies.cel.patchtypes import JSON_PATCH_FIELDS, is_patch_type
 from policies.cel.types import Kind, Type
-from policies.kubernetes.release import NEWEST, Release, named
-
-_V1_37, _V1_38 = named("1.37"), named("1.38")
+from policies.kubernetes.release import NEWEST, V1_37, V1_38, Release
 
 
 class Feature(Enum):
     """What the language has since a release, in a sentence each."""
 
-    QUOTED_FIELDS = _V1_37, "Fields may be written in backticks: labels.`app.kubernetes.io/name`."
-    SHADOWING = _V1_37, "A macro's variable hides longer names that begin with it, and `.x` always means the outer x."
-    STRICT_ALTERNATIVES = _V1_37, "`or` and `orValue` fail on what is no optional, rather than give it back."
-    WHOLE_OPTIONALS = _V1_37, "A variable that holds an optional keeps its content as it is, also an optional."
+    QUOTED_FIELDS = V1_37, "Fields may be written in backticks: labels.`app.kubernetes.io/name`."
+    SHADOWING = V1_37, "A macro's variable hides longer names that begin with it, and `.x` always means the outer x."
+    STRICT_ALTERNATIVES = V1_37, "`or` and `orValue` fail on what is no optional, rather than give it back."
+    WHOLE_OPTIONALS = V1_37, "A variable that holds an optional keeps its content as it is, also an optional."
     FREE_FAILURES = (
-        _V1_38,
+        V1_38,
         "What fails for a part that failed is free, but for `==`, `!=` and `!`; with `?` it costs 1.",
     )
-    CHOSEN_PRESENCE = _V1_38, "`has((a ? b : c).d)` costs 1 more; as a branch of `?:`, `has(a.?b.c)` gives no value."
-    OPTIONAL_PARTS = _V1_38, "`Object{...}.?field` gives the field."
-    EMPTY_RANGES = _V1_38, "A macro takes an empty text or empty bytes for an empty list."
-    SUGGESTIONS = _V1_38, "The message for an unknown name suggests similar ones, and names no container."
+    CHOSEN_PRESENCE = V1_38, "`has((a ? b : c).d)` costs 1 more; as a branch of `?:`, `has(a.?b.c)` gives no value."
+    OPTIONAL_PARTS = V1_38, "`Object{...}.?field` gives the field."
+    EMPTY_RANGES = V1_38, "A macro takes an empty text or empty bytes for an empty list."
+    SUGGESTIONS = V1_38, "The message for an unknown name suggests similar ones, and names no container."
 
     @property
     def since(self) -> Release:

@@ -24,9 +24,7 @@ from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME
 from policies.cel.library.network import CIDRS, CIDRS_1, IPS, JSONPATCH, URLS
 from policies.cel.library.operators import ARITHMETIC, OPTIONAL, RELATIONS, comparisons
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
-from policies.kubernetes.release import Release, named
-
-_V1_37, _V1_38 = named("1.37"), named("1.38")
+from policies.kubernetes.release import V1_37, V1_38, Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +52,9 @@ def _was(library: Library, *ids: str, **changes: object) -> dict[str, tuple[Over
 
 
 FORMER = (
-    Former(_V1_38, "A comparison with NaN fails, and is not false.", calls=comparisons(total=True)),
+    Former(V1_38, "A comparison with NaN fails, and is not false.", calls=comparisons(total=True)),
     Former(
-        _V1_38,
+        V1_38,
         "A failure of `slice`, `reverse`, `lists.range` and `flatten` costs 1 more.",
         {
             **_was(lists.CEL_LISTS, "list_slice", "list_reverse", "lists_range", cost=lists.of_any_result),
@@ -64,7 +62,7 @@ FORMER = (
         },
     ),
     Former(
-        _V1_38,
+        V1_38,
         "A quantity of 19 digits is no integer. `asApproximateFloat` of more digits is less exact.",
         {
             **_was(quantity.LIBRARY, "string_to_quantity", call=quantity.read_formerly),
@@ -72,24 +70,24 @@ FORMER = (
         },
     ),
     Former(
-        _V1_37,
+        V1_37,
         "`startsWith` and `endsWith` cost one pass over the text, and not over what is looked for.",
         _was(strings.TEXT, "starts_with_string", "ends_with_string", cost=cost.of_first),
     ),
-    Former(_V1_37, "`matches(text, pattern)` costs 1, as a call.", _was(regex.LIBRARY, "matches", cost=1)),
-    Former(_V1_37, "`duration` takes an int, which then fails.", {"duration": (INT_TO_DURATION,)}),
+    Former(V1_37, "`matches(text, pattern)` costs 1, as a call.", _was(regex.LIBRARY, "matches", cost=1)),
+    Former(V1_37, "`duration` takes an int, which then fails.", {"duration": (INT_TO_DURATION,)}),
     Former(
-        _V1_37,
+        V1_37,
         "`lists.range` gives an empty list for a negative size, and has no limit of its own.",
         _was(lists.CEL_LISTS, "lists_range", call=lists.unbounded_range, cost=lists.of_any_result),
     ),
     Former(
-        _V1_37,
+        V1_37,
         "The cost of `flatten` falls with a negative depth.",
         _was(lists.CEL_LISTS, "list_flatten", "list_flatten_int", cost=lists.of_any_depth),
     ),
     Former(
-        _V1_37,
+        V1_37,
         "An empty text is found at any offset, also behind the end and before the start.",
         {
             **_was(strings.STRINGS, "string_index_of_string_int", call=strings.index_of_anywhere),

@@ -54,6 +54,7 @@ RELEASES = (
     Release(1, 38, "1.38.0-beta.0"),
 )  # fmt: skip
 """The oldest first."""
+_, V1_37, V1_38 = RELEASES
 FINAL = tuple(release for release in RELEASES if release.is_final)
 """Those whose API server answered the recorded questions. Of a beta only the library was asked."""
 NEWEST = FINAL[-1]

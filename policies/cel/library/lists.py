@@ -31,7 +31,7 @@ from policies.cel.values import (
     type_of,
 )
 from policies.engine.interruption import spend
-from policies.kubernetes.release import named
+from policies.kubernetes.release import V1_37
 
 _SORTABLE = {
     name: f"google.protobuf.{name.capitalize()}" if name in ("duration", "timestamp") else name
@@ -279,7 +279,6 @@ _SUMS: dict[str, Implementation] = {
     "double": _sum_of_doubles,
     "duration": lambda items: Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow")),
 }
-_VERSION_1 = named("1.37")
 
 
 def _includes(value: Value, item: Value) -> bool:
@@ -300,11 +299,11 @@ LISTS = library(
     *_of_each("list_{0}_min_{0}: list({0}).min() -> {0}", partial(_extreme, min, 1)),
     ("list_a_index_of_int: list(A).indexOf(A) -> int", _index_of, cost.of_tree),
     ("list_a_last_index_of_int: list(A).lastIndexOf(A) -> int", _last_index_of, cost.of_tree),
-    until=_VERSION_1,
+    until=V1_37,
     work=0.5,
 )
 _INCLUDES = library("", ("list_includes_dyn_dyn: dyn.includes(dyn) -> bool", _includes, cost.of_tree))
-VERSION_1 = replace(LISTS, functions=LISTS.functions + _INCLUDES.functions, since=_VERSION_1, until=None)
+VERSION_1 = replace(LISTS, functions=LISTS.functions + _INCLUDES.functions, since=V1_37, until=None)
 
 
 def _contains(items: list[Value], part: list[Value]) -> bool:

@@ -30,7 +30,7 @@ from policies.golang.net import (
     parse_url,
 )
 from policies.golang.strconv import clean, quote, text_of
-from policies.kubernetes.release import named
+from policies.kubernetes.release import V1_38
 
 IP_TYPE = types.opaque("net.IP")
 
@@ -229,7 +229,7 @@ CIDRS_1 = library(
     "kubernetes.net.cidr.1",
     ("cidr_is_mask: net.CIDR.isMask() -> bool", lambda network: _masked(network).address == network.address),
     named={"net.CIDR": _NETWORK},
-    since=named("1.38"),
+    since=V1_38,
 )
 
 

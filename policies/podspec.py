@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 
 from policies.engine.facts import Facts, Node
-from policies.engine.match import holds
+from policies.engine.match import SelectorRequirement, Term
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.name import matches_glob
 
@@ -121,57 +121,66 @@ def claims(spec: JsonObject) -> Iterator[tuple[str, str]]:
                 yield "", template
 
 
-def allows(pod_spec: JsonObject, node: Node, *, labels_complete: bool = True) -> bool:
-    """Whether the Node's labels and name allow the Pod to run there.
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+TERMS: Final = "nodeSelectorTerms"
+_NAME = "metadata.name"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
-    labels_complete: False if only some of the Node's labels are known. Requirements on other labels are then met.
+
+def read_term(written: object) -> Term | None:
+    """The requirements of a node selector term; one without a key is on the Node's name. None for a malformed term.
+
+    A Node meets a term with all of its requirements. No Node meets one without any.
     """
-    selector = pod_spec.get("nodeSelector")
-    if isinstance(selector, dict):
-        for key, value in selector.items():
-            if (labels_complete or key in node.labels) and node.labels.get(key) != value:
-                return False
-    affinity = mapping(mapping(pod_spec, "affinity"), "nodeAffinity")
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    if not isinstance(required, dict):
-        return True
-    terms = required.get("nodeSelectorTerms")
-    return isinstance(terms, list) and any(_term_allows(term, node, labels_complete=labels_complete) for term in terms)
+    requirements = []
+    for field in ("matchExpressions", "matchFields"):
+        listed = written.get(field) or [] if isinstance(written, dict) else None
+        for one in listed if isinstance(listed, list) else [None]:
+            fields = one if isinstance(one, dict) else {}
+            key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
+            if not isinstance(key, str) or operator not in _OPERATORS or not isinstance(values, list):
+                return None
+            if not all(isinstance(value, str) for value in values) or (field == "matchFields" and key != _NAME):
+                return None
+            requirements.append(SelectorRequirement("" if field == "matchFields" else key, operator, tuple(values)))
+    return tuple(requirements)
 
 
-def size(pod_spec: JsonObject) -> int:
-    """How many requirements, and values in them, `allows` compares with each Node at most."""
-    required = mapping(mapping(pod_spec, "affinity"), "nodeAffinity").get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
+class NodeDemand(Struct, frozen=True):
+    """What the labels and the name of a Node have to meet: the node selector, and one of the terms of node affinity.
+
+    terms: None where no affinity is required; a malformed term in them is None, and met by no Node.
+    """
+
+    selector: Term
+    terms: tuple[Term | None, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many requirements, and values in them, are compared with each Node at most."""
+        terms = (self.selector, *(self.terms or ()))
+        return sum(1 + len(requirement.values) for term in terms for requirement in term or ())
+
+    def allows(self, node: Node, *, labels_complete: bool = True) -> bool:
+        """Whether a Node meets the demand.
+
+        labels_complete: False if only some of the Node's labels are known. Requirements on other labels are then met.
+        """
+        labels = {**node.labels, "": node.name} if node.name else node.labels
+
+        def is_met(term: Term) -> bool:
+            return all((not labels_complete and one.key not in labels) or one.matches(labels) for one in term)
+
+        return is_met(self.selector) and (self.terms is None or any(term and is_met(term) for term in self.terms))
+
+
+def node_demand(pod_spec: JsonObject) -> NodeDemand:
+    """What a Pod's spec asks of the labels and the name of its Node."""
+    selector = sorted(mapping(pod_spec, "nodeSelector").items())  # the API server sorts them, too
+    required = mapping(mapping(pod_spec, "affinity"), "nodeAffinity").get(REQUIRED)
+    terms = required.get(TERMS) if isinstance(required, dict) else None
+    return NodeDemand(
+        tuple(SelectorRequirement(key, "In", (value,) if isinstance(value, str) else ()) for key, value in selector),
+        tuple(map(read_term, terms)) if isinstance(terms, list) else () if isinstance(required, dict) else None,
     )
-    terms = required.get("nodeSelectorTerms") if isinstance(required, dict) else None
-    lists = (
-        term.get(field) for term in (terms if isinstance(terms, list) else ()) if isinstance(term, dict)
-        for field in ("matchExpressions", "matchFields")
-    )  # fmt: skip
-    count = len(mapping(pod_spec, "nodeSelector"))
-    for requirement in (requirement for listed in lists if isinstance(listed, list) for requirement in listed):
-        values = requirement.get("values") if isinstance(requirement, dict) else None
-        count += 1 + (len(values) if isinstance(values, list) else 0)
-    return count
-
-
-def _term_allows(term: object, node: Node, *, labels_complete: bool) -> bool:
-    if not isinstance(term, dict):
-        return False
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    if not isinstance(expressions, list) or not isinstance(fields, list) or not (expressions or fields):
-        return False
-    named = {"metadata.name": node.name} if node.name else {}
-    return all(_holds(e, node.labels, complete=labels_complete) for e in expressions) and all(
-        _holds(f, named, complete=labels_complete) for f in fields
-    )
-
-
-def _holds(requirement: object, labels: Mapping[str, str], *, complete: bool) -> bool:
-    """Whether the labels meet a requirement; False if it is malformed. complete: whether these are all labels."""
-    fields = requirement if isinstance(requirement, dict) else {}
-    key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values") or []
-    if not isinstance(key, str) or not isinstance(values, list):
-        return False
-    return (key not in labels and not complete) or holds(operator, labels.get(key), values)

@@ -19,7 +19,7 @@ from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import Violation, quote
 from policies.objects.fieldpath import lookup
 from policies.podspec import READS as ACCELERATOR_READS
-from policies.podspec import Accelerators, allows, size
+from policies.podspec import Accelerators, node_demand
 
 RULE = "tolerations"
 Mode = Literal["inject", "warn", "off"]
@@ -175,11 +175,10 @@ class SunkDaemonSets(Struct, frozen=True):
 
         Affinity that is too long to be compared with every Node is assumed to allow one.
         """
+        demand = node_demand(pod_spec)
         if nodes:
-            return size(pod_spec) * len(nodes) > MOST_COMPARED or any(allows(pod_spec, node) for node in nodes)
-        if not self.node_selector:
-            return False
-        return allows(pod_spec, Node("", self.node_selector), labels_complete=False)
+            return demand.size * len(nodes) > MOST_COMPARED or any(map(demand.allows, nodes))
+        return bool(self.node_selector) and demand.allows(Node("", self.node_selector), labels_complete=False)
 
     def _requirements(self, nodes: Sequence[Node]) -> list[SunkTaint]:
         taints = (taint for node in nodes for taint in node.taints)

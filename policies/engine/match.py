@@ -129,6 +129,9 @@ class SelectorRequirement(Struct, frozen=True):
         return {"key": self.key, "operator": self.operator, **values}
 
 
+Term = tuple[SelectorRequirement, ...]
+
+
 class LabelSelector(Struct, frozen=True):
     """Requirements that must all hold. A selector without requirements matches everything."""
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from policies import vocabulary
 from policies.engine.facts import Node
-from policies.engine.match import SelectorRequirement
+from policies.engine.match import SelectorRequirement, Term
 from policies.topology.topology import natural
 from policies.vocabulary import (
     ALL,
@@ -39,7 +39,6 @@ MOST_KEYS, MOST_KEPT = 32, 256
 _EVERYWHERE = frozenset({REGION, ZONE, HOSTNAME})
 
 
-Term = tuple[SelectorRequirement, ...]
 Effect = Literal["together", "apart", "spread"]
 
 

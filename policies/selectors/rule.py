@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from policies.engine.facts import Facts
-from policies.engine.match import SelectorRequirement
+from policies.engine.match import SelectorRequirement, Term
 from policies.engine.request import AdmissionRequest, JsonObject, is_being_deleted, is_owned, mapping, mappings
 from policies.engine.safety import CONTROL_PLANE_LABEL
 from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
+from policies.podspec import PREFERRED, REQUIRED, node_demand, read_term
 from policies.selectors.fault import (
     Census,
     Effect,
     Fault,
     Grouping,
     Judge,
-    Term,
     by_key,
     by_nodes,
     called,
@@ -31,7 +31,6 @@ from policies.selectors.fault import (
     older,
 )
 from policies.topology.annotation import GANG
-from policies.topology.term import PREFERRED, REQUIRED, TERMS
 from policies.vocabulary import RESERVED, concerns
 
 FIELDS = ("nodeSelector", "affinity", "topologySpreadConstraints")
@@ -39,7 +38,7 @@ FIELDS = ("nodeSelector", "affinity", "topologySpreadConstraints")
 
 
 class Selection(Struct, frozen=True):
-    """What a template asks of Nodes. A term on the names of Nodes is None: nothing is known of it."""
+    """What a template asks of Nodes. A term on the names of Nodes, or a malformed one, is None."""
 
     selector: Term
     required: tuple[Term | None, ...]
@@ -56,29 +55,18 @@ class Selection(Struct, frozen=True):
 def selection(template: JsonObject) -> Selection:
     """What a template asks of Nodes."""
     spec, labels = mapping(template, "spec"), mapping(mapping(template, "metadata"), "labels")
-    node = mapping(spec.get("affinity"), "nodeAffinity")
-    preferences = (mapping(weighted, "preference") for weighted in mappings(node, PREFERRED))
-    # The API server sorts them, too.
-    selector = sorted(mapping(spec, "nodeSelector").items())
+    demand = node_demand(spec)
+    preferences = mappings(mapping(spec.get("affinity"), "nodeAffinity"), PREFERRED)
     return Selection(
-        tuple(SelectorRequirement(key, "In", (value,)) for key, value in selector if isinstance(value, str)),
-        _terms(mappings(mapping(node, REQUIRED), TERMS)),
-        _terms(preferences),
+        tuple(one for one in demand.selector if one.values),
+        _by_labels(demand.terms or ()),
+        _by_labels(read_term(weighted.get("preference")) for weighted in preferences),
         tuple(_groupings(spec, labels)),
     )
 
 
-def _terms(written: Iterable[JsonObject]) -> tuple[Term | None, ...]:
-    terms: list[Term | None] = []
-    for term in written:
-        requirements = []
-        for expression in mappings(term, "matchExpressions"):
-            key, operator, values = expression.get("key"), expression.get("operator"), expression.get("values") or []
-            if isinstance(key, str) and isinstance(operator, str) and isinstance(values, list):
-                texts = tuple(value for value in values if isinstance(value, str))
-                requirements.append(SelectorRequirement(key, operator, texts))
-        terms.append(None if term.get("matchFields") else tuple(requirements))
-    return tuple(terms)
+def _by_labels(terms: Iterable[Term | None]) -> tuple[Term | None, ...]:
+    return tuple(None if term is None or any(not one.key for one in term) else term for term in terms)
 
 
 def _groupings(spec: JsonObject, labels: JsonObject) -> Iterator[Grouping]:

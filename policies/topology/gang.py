@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Facts, Taint
-from policies.engine.match import SelectorRequirement
+from policies.engine.match import SelectorRequirement, Term
 from policies.engine.request import JsonObject, mapping
-from policies.podspec import DEVICE_CLASS_PREFIX, Accelerators, claims
+from policies.podspec import DEVICE_CLASS_PREFIX, REQUIRED, Accelerators, claims, node_demand, read_term
 from policies.topology.nodes.manifest import Amounts, PodManifest, counted, requests
 from policies.topology.topology import Level, Topology
 from policies.vocabulary import HOSTNAME
@@ -58,7 +58,7 @@ class Member(Struct, frozen=True):
     requests: Amounts
     accelerators: int = 0
     node_selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[tuple[SelectorRequirement, ...], ...] = ()
+    terms: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     priority: int | None = None
     preempts: bool = True
@@ -139,9 +139,6 @@ def excess(members: Iterable[Member]) -> str:
 
 
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
-
-Terms = tuple[tuple[SelectorRequirement, ...], ...]
 
 
 class _MalformedError(ValueError):
@@ -225,14 +222,14 @@ def _priority(spec: JsonObject, facts: Facts) -> int | None:
     return priorities.get(name) if name else priorities.get("", 0)
 
 
-def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> Terms:
+def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> tuple[Term, ...]:
     """The terms of which a Node must meet one: the user's, each combined with each of `terms`, and the Node's name."""
-    node = _map(_map(spec.get("affinity"), "affinity").get("nodeAffinity"), "nodeAffinity")
-    required = node.get("requiredDuringSchedulingIgnoredDuringExecution")
-    written = _map(required, "nodeAffinity").get("nodeSelectorTerms")
-    own = [made for term in (written if isinstance(written, list) else ()) if (made := _term(term))]
-    if required is not None and not own:
+    written = node_demand(spec).terms
+    if written is not None and not any(written):
         raise _MalformedError("its nodeAffinity matches no Node")
+    if None in (written or ()):
+        raise _MalformedError("a term of its nodeAffinity is malformed")
+    own = [term for term in written or () if term]
     alternatives = [(*mine, *given) for mine in own or [()] for given in terms or [()]]
     if name := spec.get("nodeName"):
         here = SelectorRequirement("", "In", (_checked(name, "its nodeName"),))
@@ -256,7 +253,7 @@ def _is_alone(template: JsonObject, spec: JsonObject) -> bool:
     labels = mapping(mapping(template, "metadata"), "labels")
     return any(
         isinstance(term, dict) and term.get("topologyKey") == HOSTNAME and _selects(term.get("labelSelector"), labels)
-        for term in apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for term in apart.get(REQUIRED) or ()
     )
 
 
@@ -266,32 +263,8 @@ def _selects(selector: Any, labels: JsonObject) -> bool:
         return False
     equal = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
     texts = {key: value for key, value in labels.items() if isinstance(value, str)}
-    return equal and all(one.matches(texts) for one in _requirements(selector.get("matchExpressions")))
-
-
-def _term(written: Any) -> tuple[SelectorRequirement, ...]:
-    """The requirements of a term. Without any it matches nothing."""
-    if not isinstance(written, dict):
-        raise _MalformedError("a term of its nodeAffinity is no map")
-    expressions = _requirements(written.get("matchExpressions"))
-    fields = _requirements(written.get("matchFields"))
-    if any(requirement.key != "metadata.name" for requirement in fields):
-        raise _MalformedError("a matchFields of its nodeAffinity names another field than metadata.name")
-    return (*expressions, *(replace(requirement, key="") for requirement in fields))
-
-
-def _requirements(written: Any) -> list[SelectorRequirement]:
-    if not isinstance(written, list | None):
-        raise _MalformedError("a term of its nodeAffinity is malformed")
-    made = []
-    for requirement in written or ():
-        fields = requirement if isinstance(requirement, dict) else {}
-        key, operator, values = fields.get("key"), fields.get("operator"), fields.get("values")
-        if not isinstance(key, str) or operator not in _OPERATORS or not isinstance(values, list | None):
-            raise _MalformedError("a requirement of its nodeAffinity is malformed")
-        what = "a value of its nodeAffinity"
-        made.append(SelectorRequirement(key, operator, tuple(_checked(value, what) for value in values or ())))
-    return made
+    expressions = read_term({"matchExpressions": selector.get("matchExpressions")})
+    return equal and expressions is not None and all(one.matches(texts) for one in expressions)
 
 
 def _tolerations(written: Any) -> tuple[Toleration, ...]:

@@ -10,17 +10,18 @@ from typing import Final
 
 from policies import vocabulary
 from policies.engine.facts import Node
-from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.match import EVERYTHING, LabelSelector, Term
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
 from policies.engine.violation import Violation, listed, quote, shortened
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, locate, render
 from policies.objects.workload import Workload
+from policies.podspec import node_demand
 from policies.topology.annotation import ANNOTATIONS, GATE, PREFERRED, PREFIX, REQUIRED, TOPOLOGY, WORDS
 from policies.topology.nodes.tree import flaws
 from policies.topology.placement import Placement
 from policies.topology.template import NO_ACCELERATOR, RULE, Annotation, Case, Template, as_warning, strays
-from policies.topology.term import Term, alternatives, clash, meets, selector_terms
+from policies.topology.term import alternatives, clash, meets
 from policies.topology.topology import Topology, level
 from policies.topology.way import Keeper
 
@@ -107,8 +108,7 @@ def contradictions(template: Template) -> Iterator[Violation]:
                 "The preferred placement must be inside the required one.",
                 "Prefer a domain of it, or the level alone.",
             )  # fmt: skip
-    own = selector_terms(template.spec.get("affinity"))
-    if not template.obstacle and clash(mapping(template.spec, "nodeSelector"), own, template.terms):
+    if not template.obstacle and clash(node_demand(template.spec), template.terms):
         yield Violation(
             RULE, render(template.at("spec")), "nodeSelector and affinity",
             f"exclude every Node of the {template.asked}.",
@@ -146,10 +146,10 @@ def _excluding(
     """The violation if what a template says of its Nodes excludes all that a topology is for."""
     labels = {**mapping(mapping(obj, "metadata"), "labels"), **mapping(template.metadata, "labels")}
     selector = {**{key: labels[key] for key in keys if key in labels}, **mapping(template.spec, "nodeSelector")}
-    terms = selector_terms(template.spec.get("affinity"))
+    demand = node_demand({**template.spec, "nodeSelector": selector})
 
     def excludes(pool: LabelSelector | None) -> bool:
-        return pool is not None and clash(selector, terms, (pool.requirements,))
+        return pool is not None and clash(demand, (pool.requirements,))
 
     if excludes(topology.pool):
         names = [name for name, one in catalog.items() if one.pool is not None and not excludes(one.pool)]
@@ -195,14 +195,10 @@ def _named_pools(obj: JsonObject | None, template: Template, keys: Sequence[str]
         for key in keys:
             if isinstance(labels.get(key), str):
                 yield key, labels[key], render((*place, key))
-    for term in selector_terms(template.spec.get("affinity")):
-        expressions = term.get("matchExpressions") if isinstance(term, dict) else None
-        for expression in expressions if isinstance(expressions, list) else ():
-            if isinstance(expression, dict) and expression.get("key") in keys and expression.get("operator") == "In":
-                values = expression.get("values")
-                for value in values if isinstance(values, list) else ():
-                    if isinstance(value, str):
-                        yield expression["key"], value, render((*template.at("spec"), "affinity", "nodeAffinity"))
+    for requirement in (one for term in node_demand(template.spec).terms or () for one in term or ()):
+        if requirement.key in keys and requirement.operator == "In":
+            for value in requirement.values:
+                yield requirement.key, value, render((*template.at("spec"), "affinity", "nodeAffinity"))
 
 
 def _is_for(pool: LabelSelector | None, key: str, value: str) -> bool:

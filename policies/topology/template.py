@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.facts import Facts
-from policies.engine.match import EVERYTHING, LabelSelector
+from policies.engine.match import EVERYTHING, LabelSelector, Term
 from policies.engine.request import (
     AdmissionRequest,
     JsonObject,
@@ -35,7 +35,7 @@ from policies.podspec import Accelerators
 from policies.topology.annotation import ANNOTATIONS, GATE, MISSPELT, PREFIX, TOPOLOGY, WORDS
 from policies.topology.membership import owner
 from policies.topology.placement import Placement, PlacementError, parse
-from policies.topology.term import Term, required_terms
+from policies.topology.term import required_terms
 from policies.topology.topology import Catalog, Level, Topology
 from policies.vocabulary import CLIQUE
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement, Term
 from policies.engine.request import JsonObject
+from policies.podspec import PREFERRED, REQUIRED, TERMS, NodeDemand
 from policies.topology.placement import Domain, Placement
 from policies.topology.topology import Topology, label_value
 from policies.vocabulary import FLAVOR, IB_FABRIC, equivalent
 
-Term = tuple[SelectorRequirement, ...]
 HIGHEST_WEIGHT = 100
 _INFINIBAND = {FLAVOR: "infiniband"}
 
@@ -125,24 +125,19 @@ def meets(labels: Mapping[str, str], terms: Sequence[Term]) -> bool:
     return not terms or any(all(requirement.matches(labels) for requirement in term) for term in terms)
 
 
-def clash(selector: Mapping[str, Any], written: Sequence[Any], terms: Sequence[Term]) -> bool:
-    """Whether no Node can have the labels of a node selector, and meet one of the user's terms and one of `terms`."""
-    own = [_parts(term)[0] for term in written] or [[]]
-    return bool(terms) and all(_excludes(selector, expressions, term) for expressions in own for term in terms)
+def clash(demand: NodeDemand, terms: Sequence[Term]) -> bool:
+    """Whether no Node can meet what a user demands, and one of `terms`."""
+    own = [(*demand.selector, *(written or ())) for written in demand.terms or ((),)]
+    return bool(terms) and all(
+        any(_contradicts(mine, one) for mine in written for one in term if mine.key == one.key)
+        for written in own
+        for term in terms
+    )
 
 
-def _excludes(selector: Mapping[str, Any], expressions: Sequence[Any], term: Term) -> bool:
-    """Whether a node selector and a user's expressions exclude every Node that meets a term."""
-    named = [{"key": key, "operator": "In", "values": [value]} for key, value in selector.items()]
-    pairs = ((e, r) for e in (*named, *expressions) for r in term if isinstance(e, dict) and e.get("key") == r.key)
-    return any(_contradicts(expression, requirement) for expression, requirement in pairs)
-
-
-def _contradicts(expression: JsonObject, requirement: SelectorRequirement) -> bool:
-    """Whether no label meets an expression and a requirement about the same key."""
-    operator, values = expression.get("operator"), expression.get("values") or []
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        return False
+def _contradicts(written: SelectorRequirement, requirement: SelectorRequirement) -> bool:
+    """Whether no label meets two requirements about the same key."""
+    operator, values = written.operator, written.values
     match requirement.operator:
         case "In":
             is_other = operator == "In" and set(values).isdisjoint(requirement.values)
@@ -198,16 +193,6 @@ def _without_redundant(missing: Sequence[Term]) -> list[Term]:
 
 NODE_AFFINITY: Final = "nodeAffinity"
 POD_AFFINITY: Final = "podAffinity"
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-TERMS: Final = "nodeSelectorTerms"
-
-
-def selector_terms(affinity: Any) -> list[Any]:
-    """The terms of which a Node must meet one; empty if absent or malformed."""
-    required = (_part(affinity, NODE_AFFINITY) or {}).get(REQUIRED)
-    terms = required.get(TERMS) if isinstance(required, dict) else None
-    return terms if isinstance(terms, list) else []
 
 
 def with_terms(affinity: Any, required: Sequence[Term], preferred: Sequence[JsonObject]) -> Any:

@@ -18,7 +18,7 @@ from policies.engine.facts import Node
 from policies.engine.interruption import FactUnavailable, Key
 from policies.engine.request import JsonObject, as_map, controller_reference, mapping
 from policies.kubernetes.spelling import with_article
-from policies.podspec import allows
+from policies.podspec import node_demand
 from policies.topology.template import Template
 from policies.topology.term import meets
 
@@ -91,13 +91,11 @@ def offer(
     topology, required = template.topology, template.required
     if topology is None or required is None or not required.is_open:
         return Offer(obstacle="no level is required")
-    level, name = required.level, topology.called(required.level)
+    level, name, demand = required.level, topology.called(required.level), node_demand(template.spec)
     eligible = [
         node.labels
         for node in nodes
-        if any(key in node.labels for key in level.keys)
-        and meets(node.labels, template.terms)
-        and allows(template.spec, node)
+        if any(key in node.labels for key in level.keys) and meets(node.labels, template.terms) and demand.allows(node)
     ]
     if not eligible:
         return Offer(obstacle=f"no Node that the Pods may run on has {with_article(name)}")

@@ -8,7 +8,7 @@ from support.builders import TODAY, pod, pod_spec
 from support.tables import rows
 
 from policies.engine.facts import Node, StaticFacts
-from policies.podspec import Accelerators, allows, thousandths
+from policies.podspec import Accelerators, node_demand, thousandths
 
 _CLAIMS = StaticFacts(
     TODAY,
@@ -118,15 +118,15 @@ def _zone(value: str) -> dict[str, Any]:
 @rows(__file__, "terms")
 def test_a_term(term: Any, by_the_node: bool, by_some_labels: bool) -> None:  # noqa: FBT001
     """Each operator decides as Kubernetes does; where only some labels are known, requirements on others hold."""
-    assert allows(_affinity([term]), _NODE) is by_the_node
-    assert allows(_affinity([term]), _UNNAMED, labels_complete=False) is by_some_labels
+    assert node_demand(_affinity([term])).allows(_NODE) is by_the_node
+    assert node_demand(_affinity([term])).allows(_UNNAMED, labels_complete=False) is by_some_labels
 
 
 @rows(__file__, "selectors")
 def test_node_selectors(selector: Any, by_the_node: bool, by_some_labels: bool) -> None:  # noqa: FBT001
     """Every label of the selector must be the Node's, as far as the Node's labels are known."""
-    assert allows({"nodeSelector": selector}, _NODE) is by_the_node
-    assert allows({"nodeSelector": selector}, _UNNAMED, labels_complete=False) is by_some_labels
+    assert node_demand({"nodeSelector": selector}).allows(_NODE) is by_the_node
+    assert node_demand({"nodeSelector": selector}).allows(_UNNAMED, labels_complete=False) is by_some_labels
 
 
 def test_terms() -> None:

@@ -12,15 +12,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from policies import nvlink
-from policies.engine.match import EVERYTHING, SelectorRequirement
+from policies import nvlink, podspec
+from policies.engine.match import EVERYTHING, SelectorRequirement, Term
 from policies.engine.request import JsonObject, as_map, mapping
 from policies.engine.violation import listed
-from policies.topology import term
 from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.gang import Address, tiers
 from policies.topology.placement import Domain, Placement, PlacementError, parse
-from policies.topology.term import Term, alternatives, meets, to_json, with_terms
+from policies.topology.term import alternatives, meets, to_json, with_terms
 from policies.topology.topology import Catalog, Level, Topology, natural
 from policies.vocabulary import HOSTNAME
 
@@ -152,7 +151,7 @@ def patch(
     inner = _requirements(seat.inner or (seat.domain if goal.required is None else ()), seat.labels, cliques)
     wishes = [{"weight": _WEIGHT, "preference": {"matchExpressions": to_json(one)}} for one in (inner, host) if one]
     if wishes:
-        node[term.PREFERRED] = [*(node.get(term.PREFERRED) or []), *wishes]
+        node[podspec.PREFERRED] = [*(node.get(podspec.PREFERRED) or []), *wishes]
     affinity["nodeAffinity"] = node
     key = PLACEMENT.replace("/", "~1")
     return [
@@ -184,7 +183,7 @@ class Opening(Struct, frozen=True):
 
 def packed(pod: JsonObject) -> str:
     """The hostname of the Node on which an opened Pod was packed, by its affinity; empty if it names none."""
-    wishes = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(term.PREFERRED)
+    wishes = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(podspec.PREFERRED)
     for wish in reversed(wishes if isinstance(wishes, list) else []):
         expressions = mapping(as_map(wish), "preference").get("matchExpressions")
         for one in expressions if isinstance(expressions, list) else []:
@@ -195,11 +194,8 @@ def packed(pod: JsonObject) -> str:
 
 def is_fixed(pod: JsonObject) -> bool:
     """Whether an opened Pod has to run on its packed Node."""
-    need = mapping(mapping(mapping(pod, "spec"), "affinity"), "nodeAffinity").get(term.REQUIRED)
-    expressions = [as_map(one).get("matchExpressions") or [] for one in as_map(need).get(term.TERMS) or ()]
-    return bool(expressions) and all(
-        any(isinstance(one, dict) and one.get("key") == HOSTNAME for one in several) for several in expressions
-    )
+    terms = podspec.node_demand(mapping(pod, "spec")).terms
+    return bool(terms) and all(any(one.key == HOSTNAME for one in term or ()) for term in terms or ())
 
 
 def _requirements(address: Address, labels: Mapping[str, str], cliques: Mapping[str, Sequence[str]]) -> Term:

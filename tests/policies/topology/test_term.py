@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from support.tables import rows
 
-from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement, Term
 from policies.topology.placement import Domain, parse
 from policies.topology.term import (
-    Term,
     alternatives,
     old_names,
     preferred_terms,

@@ -15,7 +15,7 @@ from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted, is_mirror_pod, is_owned
 from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import render
-from policies.podspec import allows
+from policies.podspec import node_demand
 from policies.topology.annotation import ANNOTATIONS, GATE
 from policies.topology.nodes.tree import Count, Machine, path
 from policies.topology.nodes.tree import Path as Domain
@@ -238,7 +238,8 @@ def _placements(template: Template) -> Iterator[tuple[str, Placement]]:
 def _landing(template: Template, machines: Sequence[Machine]) -> tuple[int, list[tuple[Domain, Count]]]:
     """On how many Nodes the Pods may land as far as labels decide, and these by the domains of the placement."""
     topology, placement = template.topology, template.placement
-    allowed = [machine for machine in machines if allows(template.spec, machine.node)]
+    demand = node_demand(template.spec)
+    allowed = [machine for machine in machines if demand.allows(machine.node)]
     if placement is None or topology is None or not template.is_placed:
         return len(allowed), []
     levels = (*topology.above(placement.level), placement.level)

@@ -12,7 +12,7 @@ kept for a while, because the same refusal is often met again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -35,12 +35,12 @@ _LONGEST = 100
 _MOST_PARTS = 20_000
 
 
-def show(value: Value, place: Place | None, *, is_secret: bool) -> str:
+def _show(value: Value, place: Place | None, *, is_secret: bool) -> str:
     """A value on one line. `place`: where it was read. `is_secret`: whether the object is a Secret."""
-    if place is not None and is_masked(place, is_secret=is_secret):
+    if place is not None and _is_masked(place, is_secret=is_secret):
         return MASK
     if value.__class__ is Optional:
-        return "none" if value.value is ABSENT else show(value.value, place, is_secret=is_secret)
+        return "none" if value.value is ABSENT else _show(value.value, place, is_secret=is_secret)
     if _is_large(value):
         return "[…]" if value.__class__ is list else "{…}"
     encoded = encode(_masked(value, place or (), is_secret=is_secret))
@@ -64,7 +64,7 @@ def _is_large(value: Value) -> bool:
     return True
 
 
-def is_masked(place: Place, *, is_secret: bool) -> bool:
+def _is_masked(place: Place, *, is_secret: bool) -> bool:
     """Whether nothing at a place may be shown."""
     if is_secret and len(place) > 1 and place[1] in SECRET_FIELDS:
         return True
@@ -81,26 +81,7 @@ def _masked(value: Value, place: Place, *, is_secret: bool) -> Value:
     return masking.masked(value, is_secret=is_secret and place in (("object",), ("oldObject",)))
 
 
-def reads_secrets(node: ast.Node, variables: Mapping[str, ast.Node], *, is_secret: bool) -> bool:
-    """Whether a node may be computed from a secret, by the names of the fields that it selects."""
-    fields = set(_fields(node, variables, set()))
-    return {"env", "value"} <= fields or (is_secret and bool(fields & SECRET_FIELDS))
-
-
-def _fields(node: ast.Node, variables: Mapping[str, ast.Node], followed: set[str]) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Select):
-            yield part.field
-            if isinstance(part.operand, ast.Ident) and part.operand.name == "variables" and part.field not in followed:
-                followed.add(part.field)
-                if part.field in variables:
-                    yield from _fields(variables[part.field], variables, followed)
-        elif isinstance(part, ast.Call) and part.function in ("_[_]", "_[?_]", "_?._"):
-            yield from (key.value for key in part.args if isinstance(key, ast.Literal) and isinstance(key.value, str))
-
-
 Place = tuple[str | int, ...]
-Evaluate = Callable[[ast.Node, "Scope"], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,85 +104,9 @@ class Scope:
         return replace(self, values={**self.values, name: value}, places=places)
 
 
-NOTHING = Scope()
-
-
 def shown(place: Place) -> str:
     """A place as messages show it: relative to the object, which users write."""
     return fieldpath.render(place[1:] if place[0] == "object" and len(place) > 1 else place)
-
-
-class Places:
-    """Finds places. `evaluate`: computes indices and conditions. `variables`: the trees of the policy's variables."""
-
-    def __init__(self, evaluate: Evaluate, variables: Mapping[str, ast.Node]) -> None:
-        self._evaluate = evaluate
-        self._variables = variables
-
-    def of(self, node: ast.Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
-        """The place that a node reads; None for a computed value."""
-        match node:
-            case ast.Ident():
-                return scope.places.get(node.name) if node.name in scope.values else (node.name,)
-            case ast.Select(operand=ast.Ident(name="variables")) if "variables" not in scope.values:
-                made_of = self._variables.get(node.field)
-                return None if made_of is None else self.of(made_of, NOTHING)
-            case ast.Select():
-                return self._below(node.operand, node.field, scope)
-            case ast.Call(function="_[_]" | "_[?_]" | "_?._"):
-                operand, key = node.arguments
-                index = key.value if isinstance(key, ast.Literal) else self._evaluate(key, scope)
-                return self._below(operand, index, scope) if isinstance(index, str | int) else None
-            case ast.Call(function="orValue" | "value") if node.target is not None:
-                return self.of(node.target, scope)
-            case ast.Call(function="_?_:_"):
-                return self.of(self._chosen(node, scope), scope)
-            case _:
-                return None
-
-    def _below(self, operand: ast.Node, key: str | int, scope: Scope) -> Place | None:
-        above = self.of(operand, scope)
-        return None if above is None else (*above, key)
-
-    def _chosen(self, node: ast.Call, scope: Scope) -> ast.Node:
-        return node.args[1] if self._evaluate(node.args[0], scope) is True else node.args[2]
-
-    def of_element(self, node: ast.Node, index: int, key: str | int, scope: Scope) -> Place | None:
-        """The place of an element of a list (its index) or of an entry of a map (its key)."""
-        match node:
-            case ast.Call(function="_+_"):
-                return self._of_joined(node, index, scope)
-            case ast.Call(function="_?_:_"):
-                return self.of_element(self._chosen(node, scope), index, key, scope)
-            case ast.Comprehension(macro="filter"):
-                return self._of_filtered(node, index, scope)
-            case ast.Select(operand=ast.Ident(name="variables")) if "variables" not in scope.values:
-                made_of = self._variables.get(node.field)
-                return None if made_of is None else self.of_element(made_of, index, key, NOTHING)
-            case _:
-                whole = self.of(node, scope)
-                return None if whole is None else (*whole, key)
-
-    def _of_joined(self, node: ast.Call, index: int, scope: Scope) -> Place | None:
-        left, right = node.args
-        first = self._evaluate(left, scope)
-        if not isinstance(first, list):
-            return None
-        if index < len(first):
-            return self.of_element(left, index, index, scope)
-        return self.of_element(right, index - len(first), index - len(first), scope)
-
-    def _of_filtered(self, node: ast.Comprehension, index: int, scope: Scope) -> Place | None:
-        elements = self._evaluate(node.range, scope)
-        if not isinstance(elements, list):
-            return None
-        kept = -1
-        for at, element in enumerate(elements):
-            inner = scope.binding(node.variable, element, None)
-            kept += self._evaluate(node.body[0], inner) is True
-            if kept == index:
-                return self.of_element(node.range, at, at, scope)
-        return None
 
 
 REASONS = 5
@@ -293,9 +198,7 @@ class _Compiled:
         self.variables = {
             name: checked(program.source, composition.environment)[0] for name, program in programs.items()
         }
-        self.steps: dict[
-            int, tuple[ast.Node, Step]
-        ] = {}  # by id of the node, which is kept so that no other one gets it
+        self.steps: dict[ast.Node, Step] = {}
 
 
 _compiled = lru_cache(maxsize=_KEPT)(_Compiled)
@@ -312,17 +215,77 @@ class _Explainer:
         objects = (run.names.get(name) for name in ("object", "oldObject"))
         self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
 
-    @property
-    def _places(self) -> Places:
-        """Made at each use: kept, it would close a circle that only the garbage collector frees."""
-        return Places(self.evaluate, self._variables)
-
     def evaluate(self, node: ast.Node, scope: Scope) -> Outcome:
-        known = self._steps.get(id(node))
-        if known is None:
-            known = self._steps[id(node)] = node, plan(node)
+        step = self._steps.get(node)
+        if step is None:
+            step = self._steps[node] = plan(node)
         self._run.scopes = [dict(scope.values)]
-        return known[1].evaluate(self._run)
+        return step.evaluate(self._run)
+
+    def _variable(self, node: ast.Node, scope: Scope) -> tuple[ast.Node, Scope] | None:
+        """The tree of `variables.x`, and the scope in which it stands; None for any other node."""
+        name = ast.variable(node) or ""
+        if name not in self._variables or "variables" in scope.values:
+            return None
+        return self._variables[name], Scope(text=self._texts[name], element=scope.element)
+
+    # Places
+
+    def _place_of(self, node: ast.Node, scope: Scope) -> Place | None:  # noqa: PLR0911 - a return for each kind of node
+        """The place that a node reads; None for a computed value."""
+        variable = self._variable(node, scope)
+        if variable is not None:
+            return self._place_of(*variable)
+        match node:
+            case ast.Ident():
+                return scope.places.get(node.name) if node.name in scope.values else (node.name,)
+            case ast.Select():
+                return self._below(node.operand, node.field, scope)
+            case ast.Call(function="_[_]" | "_[?_]" | "_?._"):
+                operand, key = node.arguments
+                index = key.value if isinstance(key, ast.Literal) else self.evaluate(key, scope)
+                return self._below(operand, index, scope) if isinstance(index, str | int) else None
+            case ast.Call(function="orValue" | "value") if node.target is not None:
+                return self._place_of(node.target, scope)
+            case ast.Call(function="_?_:_"):
+                return self._place_of(self._chosen(node, scope), scope)
+            case _:
+                return None
+
+    def _below(self, operand: ast.Node, key: str | int, scope: Scope) -> Place | None:
+        above = self._place_of(operand, scope)
+        return None if above is None else (*above, key)
+
+    def _chosen(self, node: ast.Call, scope: Scope) -> ast.Node:
+        return node.args[1] if self.evaluate(node.args[0], scope) is True else node.args[2]
+
+    def _element_of(self, node: ast.Node, index: int, key: str | int, scope: Scope) -> Place | None:
+        """The place of an element of a list (its index) or of an entry of a map (its key)."""
+        variable = self._variable(node, scope)
+        if variable is not None:
+            return self._element_of(variable[0], index, key, variable[1])
+        match node:
+            case ast.Call(function="_+_", args=[left, right]):
+                first = self.evaluate(left, scope)
+                if not isinstance(first, list):
+                    return None
+                at = index if index < len(first) else index - len(first)
+                return self._element_of(left if index < len(first) else right, at, at, scope)
+            case ast.Call(function="_?_:_"):
+                return self._element_of(self._chosen(node, scope), index, key, scope)
+            case ast.Comprehension(macro="filter"):
+                elements = self.evaluate(node.range, scope)
+                inner = [
+                    scope.binding(node.variable, one, None) for one in (elements if isinstance(elements, list) else ())
+                ]
+                kept = (at for at, one in enumerate(inner) if self.evaluate(node.body[0], one) is True)
+                at = next(islice(kept, index, None), -1)
+                return self._element_of(node.range, at, at, scope) if at >= 0 else None
+            case _:
+                whole = self._place_of(node, scope)
+                return None if whole is None else (*whole, key)
+
+    # The tree of all parts
 
     def branch(self, node: ast.Node, scope: Scope, *, element: str = "") -> Branch:
         """A part of the expression. element: of the list or map that it was evaluated for. Raises BudgetError."""
@@ -331,14 +294,15 @@ class _Explainer:
         return Branch(f"{element}: {text}" if element else text, outcome, tuple(self._parts(node, scope)))
 
     def _parts(self, node: ast.Node, scope: Scope) -> Iterator[Branch]:
+        variable = self._variable(node, scope)
         match node:
-            case ast.Select(operand=ast.Ident(name="variables")) if node.field in self._variables:
-                yield self.branch(self._variables[node.field], Scope(text=self._texts[node.field]))
+            case _ if variable is not None:
+                yield self.branch(*variable)
             case ast.Call(function="_?_:_"):
                 condition = self.evaluate(node.args[0], scope)
                 chosen = () if failed(condition) else (node.args[1 if condition is True else 2],)
                 yield from (self.branch(part, scope) for part in (node.args[0], *chosen))
-            case ast.Select() if self._places.of(node, scope) is not None:
+            case ast.Select() if self._place_of(node, scope) is not None:
                 return  # a path: its beginnings say nothing
             case ast.Comprehension():
                 yield from self._parts_of([node.range], scope)
@@ -357,10 +321,13 @@ class _Explainer:
             if not (isinstance(node, ast.Ident) and node.name not in scope.values):
                 yield self.branch(node, scope)
 
+    # The reasons
+
     def reasons(self, node: ast.Node, scope: Scope, outcome: Outcome = UNKNOWN) -> Iterator[Reason]:
         """The reasons for the outcome of a node, which is found out if it is unknown."""
         if outcome is UNKNOWN:
             outcome = self.evaluate(node, scope)
+        variable = self._variable(node, scope)
         match node:
             case ast.Call(function="_&&_" | "_||_"):
                 yield from self._of_logic(node, outcome, scope)
@@ -374,11 +341,8 @@ class _Explainer:
                 yield from self._of_quantifier(node, outcome, scope)
             case _ if failed(outcome):
                 yield from self._of_failure(node, outcome, scope)
-            case ast.Select(operand=ast.Ident(name="variables")) if (
-                isinstance(outcome, bool) and node.field in self._variables
-            ):
-                inner = Scope(text=self._texts[node.field], element=scope.element)
-                yield from self.reasons(self._variables[node.field], inner)
+            case _ if variable is not None and isinstance(outcome, bool):
+                yield from self.reasons(*variable)
             case ast.Call() if node.function in _COUNTING:
                 yield from self._of_count(node, outcome, scope)
             case _:
@@ -408,17 +372,13 @@ class _Explainer:
 
     def _filtering(self, node: ast.Node, scope: Scope) -> tuple[ast.Comprehension, Scope] | None:
         """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""
-        while True:
-            match node:
-                case ast.Select(operand=ast.Ident(name="variables")) if node.field in self._variables:
-                    scope = Scope(text=self._texts[node.field], element=scope.element)
-                    node = self._variables[node.field]
-                case ast.Comprehension(macro="map") if len(node.body) == 1:
-                    node = node.range
-                case ast.Comprehension(macro="map" | "filter"):
-                    return node, scope
-                case _:
-                    return None
+        variable = self._variable(node, scope)
+        if variable is not None:
+            return self._filtering(*variable)
+        if not isinstance(node, ast.Comprehension) or node.macro not in ("map", "filter"):
+            return None
+        is_filtering = node.macro == "filter" or len(node.body) > 1
+        return (node, scope) if is_filtering else self._filtering(node.range, scope)
 
     def _of_kept(self, node: ast.Comprehension, scope: Scope) -> Iterator[Reason]:
         elements = self.evaluate(node.range, scope)
@@ -449,7 +409,7 @@ class _Explainer:
     ) -> Iterator[tuple[Scope, str]]:
         pairs = list(elements.items() if isinstance(elements, dict) else enumerate(elements))
         for index, (key, value) in enumerate(pairs[:1000]):
-            place = self._places.of_element(node.range, index, key, scope)
+            place = self._element_of(node.range, index, key, scope)
             inner = scope.binding(node.variable2, value, place) if node.variable2 is not None else scope
             single = key if isinstance(elements, dict) or node.variable2 is not None else value
             yield inner.binding(node.variable, single, place), _called(place, value)
@@ -492,7 +452,7 @@ class _Explainer:
         return next((place for place in places if place is not None), None)
 
     def _named(self, node: ast.Node, scope: Scope) -> Place | None:
-        place = self._places.of(node, scope)
+        place = self._place_of(node, scope)
         return place if place is not None and (len(place) > 1 or place[0] in scope.values) else None
 
     def _values(self, node: ast.Node, scope: Scope) -> Iterator[tuple[str, str]]:
@@ -507,10 +467,25 @@ class _Explainer:
             if not failed(value):
                 yield text, self._shown(argument, value, scope)
 
+    def _reads_secrets(self, node: ast.Node) -> bool:
+        """Whether a node may be computed from a secret, by the names of the fields that it selects."""
+        pending, fields, followed = [node], set[Value](), set[str]()
+        while pending:
+            for part in ast.walk(pending.pop()):
+                if isinstance(part, ast.Select):
+                    fields.add(part.field)
+                elif isinstance(part, ast.Call) and part.function in ("_[_]", "_[?_]", "_?._"):
+                    fields |= {key.value for key in part.args if isinstance(key, ast.Literal)}
+                name = ast.variable(part) or ""
+                if name in self._variables and name not in followed:
+                    followed.add(name)
+                    pending.append(self._variables[name])
+        return {"env", "value"} <= fields or (self._is_secret and bool(fields & SECRET_FIELDS))
+
     def _shown(self, node: ast.Node, value: Value, scope: Scope) -> str:
-        if reads_secrets(node, self._variables, is_secret=self._is_secret):
+        if self._reads_secrets(node):
             return MASK
-        return show(value, self._places.of(node, scope), is_secret=self._is_secret)
+        return _show(value, self._place_of(node, scope), is_secret=self._is_secret)
 
 
 def _is_expression(node: ast.Node) -> bool:

@@ -206,7 +206,7 @@ class _Walk:
     def _of_selection(self, node: ast.Select, scope: _Scope) -> _Source:
         if node.name is not None or node.constant is not None:
             return _COMPUTED  # one declared name, such as authorizer.requestResource
-        if isinstance(node.operand, ast.Ident) and node.operand.name == _VARIABLES and _VARIABLES not in scope:
+        if ast.variable(node) is not None and _VARIABLES not in scope:
             return self._of_variable(node.field)
         selected = self._step(self.source(node.operand, scope), node.field)
         return _COMPUTED if node.test_only else selected

@@ -34,18 +34,11 @@ _SHORTEST = 20  # characters: a shorter message has no room for a remedy
 
 def unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
     """Findings about variables and params that no expression reads."""
-    nodes = [node for expression in policy.expressions for node in ast.walk(parse(expression.source))]
-    names = {node.name for node in nodes if isinstance(node, ast.Ident)}
-    read = {node.field for node in nodes if isinstance(node, ast.Select) and _is_name(node.operand, "variables")}
-    read |= {
-        str(getattr(node.args[1], "value", ""))
-        for node in nodes
-        if isinstance(node, ast.Call)
-        and node.function in ("_?._", "_[_]", "_[?_]")
-        and _is_name(node.args[0], "variables")
-    }
+    trees = [parse(expression.source) for expression in policy.expressions]
+    names = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Ident)}
+    read = [ast.variables(tree) for tree in trees]
     for index, variable in enumerate(policy.variables):
-        if variable.name not in read:
+        if not any(known is None or variable.name in known for known in read):
             message = f"no expression reads variables.{variable.name}"
             remedy = "remove it, or use it"
             yield subject.at("unused-variable", ("spec", "variables", index, "name"), message, remedy)
@@ -167,10 +160,6 @@ def panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release: 
                 message = f"kube-apiserver {release.name} panics on an optional element of unknown type"
                 remedy = "select with .?name instead of [?'name'], or append .optMap(x, x)"
                 yield subject.within("native-panic", expression, element.start, message, remedy)
-
-
-def _is_name(node: ast.Node, name: str) -> bool:
-    return isinstance(node, ast.Ident) and node.name == name
 
 
 def _demanded(tree: ast.Node) -> Iterator[ast.Node]:
@@ -301,11 +290,7 @@ class _QuantityReader:
         return {} if name is None else definition(name).get("properties", {}).get(field, {})
 
     def _variable(self, node: ast.Node) -> ast.Node | None:
-        if not (
-            isinstance(node, ast.Select) and isinstance(node.operand, ast.Ident) and node.operand.name == "variables"
-        ):
-            return None
-        tree = self._typed.variables.get(node.field)
+        tree = self._typed.variables.get(ast.variable(node) or "")
         return None if tree is None or isinstance(tree, CompileError) else tree
 
 

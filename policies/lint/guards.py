@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from policies.cel.checker import qualified_name
+from policies.cel.syntax import ast
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children, walk
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Kind
@@ -160,9 +161,7 @@ class Guards:
 
     def variable(self, node: Node, scope: Scope) -> Node | None:
         """The tree of `variables.x`; None for any other node, and if there is no such tree."""
-        if not isinstance(node, Select) or not isinstance(node.operand, Ident) or "variables" in scope:
-            return None
-        tree = self._variables.get(node.field) if node.operand.name == "variables" else None
+        tree = None if "variables" in scope else self._variables.get(ast.variable(node) or "")
         return None if isinstance(tree, CompileError) else tree
 
     def key(self, node: Node, scope: Scope) -> str:

@@ -7,7 +7,6 @@ mutating/compilation.go (the variables of each expression), pkg/admission/plugin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,8 @@ from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import PATCH_TYPES
 from policies.cel.program import Composition, Program, compile_expression
 from policies.cel.reads import EVERYTHING, ROOTS, Reads, checked_tree, composed_reads
-from policies.cel.syntax.ast import Call, Ident, Literal, Node, Select, walk
+from policies.cel.syntax.ast import Call, Ident, Literal, Node, walk
+from policies.cel.syntax.ast import variables as variables_of
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
@@ -46,7 +46,6 @@ _CHEAP_CALLS = frozenset(
         *("of", "none", "dyn", "type", "@not_strictly_false"),  # the first two are optional.of and optional.none
     )
 )
-_SELECTION = re.compile(r"\bvariables\s*+\.\s*+(?:\?\s*+)?(\w+)")
 # The nodes of all trees of a policy, each of which takes 1 to 15 µs to become part of a function.
 _LARGE = 1_000
 _CHEAP_COUNT = 4
@@ -149,13 +148,19 @@ class CompiledPolicy:
     @cached_property
     def message_reads(self) -> frozenset[str]:
         """The variables that the messageExpressions read themselves."""
-        messages = (unit.expression for unit in self.messages if unit is not None)
-        return frozenset().union(*(_variables_in(message, self.composition.programs) for message in messages))
+        return frozenset().union(*(self._variables_in(unit.expression) for unit in self.messages if unit is not None))
 
     @cached_property
     def _variable_reads(self) -> Mapping[str, frozenset[str]]:
-        names = self.composition.programs
-        return {variable.name: _variables_in(variable.expression, names) for variable in self.policy.variables}
+        return {variable.name: self._variables_in(variable.expression) for variable in self.policy.variables}
+
+    def _variables_in(self, expression: Expression) -> frozenset[str]:
+        """The variables that an expression may read; none if it does not compile."""
+        try:
+            names = variables_of(checked_tree(expression.source, self.composition))
+        except CompileError:
+            return frozenset()
+        return frozenset(self.composition.programs) if names is None else names
 
     @cached_property
     def _cheap_variables(self) -> frozenset[str]:
@@ -259,14 +264,6 @@ def _unit(expression: Expression, environment: Environment, *results: Type) -> U
     return Unit(expression, program)
 
 
-def _variables_in(expression: Expression, names: Collection[str]) -> frozenset[str]:
-    """The variables that an expression may read: all of them, if it uses `variables` other than as `variables.name`."""
-    selected = _SELECTION.findall(expression.text)
-    if len(selected) != expression.text.count("variables"):
-        return frozenset(names)
-    return frozenset(selected).intersection(names)
-
-
 def _is_cheap(program: Program | CompileError) -> bool:
     if isinstance(program, CompileError):
         return True  # it is never evaluated
@@ -314,7 +311,7 @@ def _fusible(
 ) -> fusion.Expression:
     """An expression with a text for it and its variables; None for one that may mean something else elsewhere."""
     tree = checked_tree(expression.source, compiled.composition)
-    names = sorted(set(_selected(tree)))
+    names = sorted(variables_of(tree) or ())
     texts = [variables[name].text if name in variables else None for name in names]
     if None in texts or any(isinstance(node, Ident) and node.name == "params" for node in walk(tree)):
         return fusion.Expression(tree, None)
@@ -322,18 +319,12 @@ def _fusible(
     return fusion.Expression(tree, sha256(shared).hexdigest())
 
 
-def _selected(tree: Node) -> Iterator[str]:
-    for node in walk(tree):
-        if isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables":
-            yield node.field
-
-
 def _names_in(tree: Node, variables: Mapping[str, fusion.Expression]) -> set[str]:
     pending, seen, names = [tree], set[str](), set[str]()
     while pending:
         current = pending.pop()
         names |= {node.name for node in walk(current) if isinstance(node, Ident)}
-        new = {name for name in _selected(current) if name in variables} - seen
+        new = (variables_of(current) or variables.keys()) & variables.keys() - seen
         seen |= new
         pending += [variables[name].tree for name in new]
     return names

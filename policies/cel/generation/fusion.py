@@ -26,7 +26,7 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generator, loaded
 from policies.cel.generation.emitter import LONGEST, Path, UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
-from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, variable
 from policies.cel.values import ABSENT, Value
 from policies.engine.interruption import Expired, TimeLimitError
 
@@ -262,10 +262,8 @@ class _Fusion(Generator):
     # Variables
 
     def _variable_of(self, node: Node) -> str | None:
-        if not isinstance(node, Select) or node.test_only or not isinstance(node.operand, Ident):
-            return None
-        is_own = node.operand.name == "variables" and not any("variables" in scope for scope in self.scopes)
-        return node.field if is_own else None
+        is_hidden = any("variables" in scope for scope in self.scopes)
+        return None if is_hidden or (isinstance(node, Select) and node.test_only) else variable(node)
 
     def _variable(self, name: str) -> str:
         """The name of the value of a variable, which is evaluated when it is first read."""

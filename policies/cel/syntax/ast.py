@@ -168,3 +168,27 @@ def walk(node: Node) -> Iterator[Node]:
         current = pending.pop()
         yield current
         pending.extend(reversed(children(current)))
+
+
+def variable(node: Node) -> str | None:
+    """The `x` of `variables.x`; None for any other node. Only the caller knows whether a macro hides `variables`."""
+    is_variable = isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables"
+    return node.field if is_variable else None
+
+
+def variables(tree: Node) -> frozenset[str] | None:
+    """The variables of its policy that a tree reads, by `variables.x` or `variables.?x`; None if it may read any."""
+    names, reads = set(), 0
+    for node in walk(tree):
+        match node:
+            case Select(operand=Ident(name="variables"), field=name):
+                names.add(name)
+            case Call(function="_?._", args=[Ident(name="variables"), Literal(value=str(name))]):
+                names.add(name)
+            case Ident(name="variables" | ".variables"):
+                reads += 1
+                continue
+            case _:
+                continue
+        reads -= 1
+    return None if reads else frozenset(names)

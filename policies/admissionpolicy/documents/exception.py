@@ -24,7 +24,13 @@ from policies.admissionpolicy.documents.document import (
     required,
 )
 from policies.admissionpolicy.documents.fields import EXCEPTION_GLOBS
-from policies.admissionpolicy.documents.validation import NAME_HINT, check_format, check_needed, check_selector
+from policies.admissionpolicy.documents.validation import (
+    NAME_HINT,
+    check_format,
+    check_needed,
+    check_selector,
+    check_written,
+)
 from policies.engine.match import LabelSelector
 from policies.engine.rule import PolicyException
 from policies.golang.strconv import trimmed
@@ -70,8 +76,7 @@ def validate(top: Spot) -> None:
     if metadata.child("namespace").value:
         metadata.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
     _policies(spec.child("policies"))
-    if not trimmed(spec.child("reason").value or ""):
-        spec.child("reason").fault(required(), "say why, best with a ticket: the audit log shows it")
+    check_written(spec.child("reason"), "say why, best with a ticket: the audit log shows it")
     if check_needed(spec.child("until"), _UNTIL_HINT):
         _until(spec.child("until"))
     for name in EXCEPTION_GLOBS:

@@ -36,6 +36,7 @@ from policies.kubernetes.name import (
     Format,
     dns1035_label,
     dns_subdomain,
+    dns_subdomain_prefix,
     label_key,
     label_value,
     path_segment,
@@ -54,6 +55,7 @@ _MATCH_CONDITIONS = 64
 _VARIABLES = 500  # a limit of our own: with each variable one more environment is kept, which knows all before it
 _AUDIT_ANNOTATIONS = 20
 _VALUE_EXPRESSION_SIZE = 5 * 1024
+_NO_EXPRESSION = "expression is not specified"
 _UNNAMED = "name the policy that this binding puts into force"
 _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersions and resources"
 _KIND_HINT = "write the kind of the parameters, as ConfigMap"
@@ -110,10 +112,29 @@ def check_needed(spot: Spot, hint: str) -> bool:
     return bool(spot.value)
 
 
-def check_format(spot: Spot, check: Format, hint: str) -> None:
-    """Note a string that does not have a format."""
-    for words in check(spot.value or ""):
-        spot.fault(invalid(spot.value or "", words), hint)
+def check_format(
+    spot: Spot, check: Format, hint: str, value: str | None = None, *, path: str | None = None, key: bool = False
+) -> None:
+    """Note a string, the field's value or another one, that does not have a format."""
+    text: str = (spot.value or "") if value is None else value
+    for words in check(text):
+        spot.fault(invalid(text, words), hint, path=path, key=key)
+
+
+def check_written(spot: Spot, hint: str, detail: str = "") -> bool:
+    """Whether a text is more than white space; note it otherwise."""
+    is_written = bool(trimmed(spot.value or ""))
+    if not is_written:
+        spot.fault(required(detail), hint)
+    return is_written
+
+
+def _once(spot: Spot, known: set[str], hint: str) -> None:
+    """Note a value that is among those before it, and add it to them."""
+    value: str = spot.value or ""
+    if value in known:
+        spot.fault(duplicate(value), hint)
+    known.add(value)
 
 
 def check_selector(spot: Spot) -> None:
@@ -148,19 +169,14 @@ def _labels(spot: Spot) -> None:
     """Note invalid labels, or matchLabels of a selector. The API server's messages do not contain the key."""
     path = show(spot.path)
     for key, value in (spot.value or {}).items():
-        for words in label_key(key):
-            spot.child(key).fault(invalid(key, words), _KEY_HINT, path=path, key=True)
-        for words in label_value(value):
-            spot.child(key).fault(invalid(value, words), _VALUE_HINT, path=path)
+        check_format(spot.child(key), label_key, _KEY_HINT, key, path=path, key=True)
+        check_format(spot.child(key), label_value, _VALUE_HINT, value, path=path)
 
 
 def _metadata(spot: Spot, dialect: Dialect) -> None:
     name, generated = spot.child("name"), spot.child("generateName")
     if generated.value:
-        # As maskTrailingDash of the API server: a dash at the end is valid, because the generated name continues.
-        text = generated.value
-        for words in dns_subdomain(f"{text[:-2]}a" if len(text) > 1 and text.endswith("-") else text):
-            generated.fault(invalid(text, words), NAME_HINT)
+        check_format(generated, dns_subdomain_prefix, NAME_HINT)
     if not name.value:
         name.fault(required("name or generateName is required"), "a file needs a name of its own")
     else:
@@ -180,16 +196,16 @@ def _metadata(spot: Spot, dialect: Dialect) -> None:
     _labels(spot.child("labels"))
     _annotations(spot.child("annotations"))
     for finalizer in spot.child("finalizers").items():
-        for words in label_key(finalizer.value):
-            spot.child("finalizers").fault(invalid(finalizer.value, words), "leave finalizers out")
+        check_format(spot.child("finalizers"), label_key, "leave finalizers out", finalizer.value)
 
 
 def _annotations(spot: Spot) -> None:
     annotations: Mapping[str, str] = spot.value or {}
+    hint = "write an annotation key, as example.org/owner"
     for key in annotations:
-        for words in label_key(key.lower()):
-            hint = "write an annotation key, as example.org/owner"
-            spot.child(key).fault(invalid(key, words), hint, path="metadata.annotations", key=True)
+        check_format(
+            spot.child(key), lambda text: label_key(text.lower()), hint, key, path="metadata.annotations", key=True
+        )
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_SIZE:
         message = f"Too long: may not be more than {_ANNOTATIONS_SIZE} bytes"
         spot.fault(message, "keep notes of that length elsewhere")
@@ -284,11 +300,10 @@ def _unconverted(spot: Spot) -> None:
 
 
 def _rule(spot: Spot) -> None:
-    names = spot.child("resourceNames")
-    for index, name in enumerate(names.items()):
+    names: set[str] = set()
+    for name in spot.child("resourceNames").items():
         check_format(name, path_segment, "write a name as it stands in metadata.name")
-        if name.value in names.value[:index]:
-            name.fault(duplicate(name.value), "name each object once")
+        _once(name, names, "name each object once")
     operations, versions = spot.child("operations"), spot.child("apiVersions")
     _alone(operations, "operations", 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
     for operation in operations.items():
@@ -339,16 +354,11 @@ def _match_conditions(spot: Spot, expressions: Expressions) -> None:
     known: set[str] = set()
     for condition in spot.items():
         expression, name = condition.child("expression"), condition.child("name")
-        if trimmed(expression.value or ""):
+        if check_written(expression, "write an expression that is true for requests to judge"):
             expressions.match_condition(expression)
-        else:
-            expression.fault(required(), "write an expression that is true for requests to judge")
-        if not check_needed(name, "name the condition: its name stands in errors"):
-            continue
-        check_format(name, label_key, "write a name, as exclude-leases")
-        if name.value in known:
-            name.fault(duplicate(name.value), "give each condition a name of its own")
-        known.add(name.value)
+        if check_needed(name, "name the condition: its name stands in errors"):
+            check_format(name, label_key, "write a name, as exclude-leases")
+            _once(name, known, "give each condition a name of its own")
 
 
 def _limit(spot: Spot, most: int, hint: str) -> bool:
@@ -365,19 +375,15 @@ def _variables(spot: Spot, expressions: Expressions) -> None:
     for variable in spot.items():
         expression, at = variable.child("expression"), variable.child("name")
         name = at.value or ""
-        if not trimmed(name):
-            at.fault(required("name is not specified"), "expressions say variables.name")
-        elif not is_identifier(name):
-            hint = "use letters, digits and _ only, no digit first, and no word of CEL"
-            at.fault(invalid(name, "must be a valid CEL identifier"), hint)
-        elif name in known:
-            at.warn(duplicate(name), "only the last variable of a name has an effect: rename one")
+        if check_written(at, "expressions say variables.name", "name is not specified"):
+            if not is_identifier(name):
+                hint = "use letters, digits and _ only, no digit first, and no word of CEL"
+                at.fault(invalid(name, "must be a valid CEL identifier"), hint)
+            elif name in known:
+                at.warn(duplicate(name), "only the last variable of a name has an effect: rename one")
         known.add(name)
-        if trimmed(expression.value or ""):
+        if check_written(expression, "write the expression that the name stands for", _NO_EXPRESSION):
             expressions.variable(name, expression)
-        else:
-            hint = "write the expression that the name stands for"
-            expression.fault(required("expression is not specified"), hint)
 
 
 def _checks(spec: Spot, policy: str, expressions: Expressions) -> None:
@@ -395,11 +401,8 @@ def _checks(spec: Spot, policy: str, expressions: Expressions) -> None:
 
 def _validation(spot: Spot, expressions: Expressions) -> None:
     expression, long, short = spot.child("expression"), spot.child("messageExpression"), spot.child("message")
-    if trimmed(expression.value or ""):
+    if check_written(expression, "write an expression that is true for what is allowed", _NO_EXPRESSION):
         expressions.validation(expression)
-    else:
-        hint = "write an expression that is true for what is allowed"
-        expression.fault(required("expression is not specified"), hint)
     if trimmed(long.value or ""):
         expressions.message(long)
     elif long.value:
@@ -429,22 +432,17 @@ def _audit_annotations(spot: Spot, policy: str, expressions: Expressions) -> Non
         if not policy:
             at.fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
         else:
-            for words in label_key(f"{policy}/{key}"):
-                hint = "write a key without a slash: the policy's name becomes its prefix"
-                at.fault(invalid(f"{policy}/{key}", words), hint)
+            hint = "write a key without a slash: the policy's name becomes its prefix"
+            check_format(at, label_key, hint, f"{policy}/{key}")
         expression = item.child("valueExpression")
-        text = trimmed(expression.value or "")
-        if not text:
-            hint = "write an expression for the value; null for no annotation"
-            expression.fault(required("valueExpression is not specified"), hint)
-        elif len(text.encode()) > _VALUE_EXPRESSION_SIZE:
-            detail = f"must not exceed {_VALUE_EXPRESSION_SIZE} bytes in length"
-            expression.fault(required(detail), "move parts of it to variables")
-        else:
-            expressions.audit_annotation(expression)
-        if key in keys:
-            at.fault(duplicate(key), "give each annotation a key of its own")
-        keys.add(key)
+        hint = "write an expression for the value; null for no annotation"
+        if check_written(expression, hint, "valueExpression is not specified"):
+            if len(trimmed(expression.value).encode()) > _VALUE_EXPRESSION_SIZE:
+                detail = f"must not exceed {_VALUE_EXPRESSION_SIZE} bytes in length"
+                expression.fault(required(detail), "move parts of it to variables")
+            else:
+                expressions.audit_annotation(expression)
+        _once(at, keys, "give each annotation a key of its own")
 
 
 def _mutations(spot: Spot, expressions: Expressions) -> None:
@@ -466,9 +464,7 @@ def _mutation(spot: Spot, expressions: Expressions) -> None:
     if spot.child(field).value is None:
         detail = f"must be specified when patchType is {kind}"
         spot.child(field).fault(required(detail), f"add {field} with its expression")
-    elif not trimmed(expression.value or ""):
-        expression.fault(required(), "write the expression of the patch")
-    else:
+    elif check_written(expression, "write the expression of the patch"):
         expressions.mutation(kind, expression)
     if spot.child(other).value is not None:
         detail = f"must not be specified when patchType is {kind}"
@@ -528,7 +524,8 @@ class Expressions:
 
     def match_condition(self, spot: Spot) -> None:
         """Check a match condition: bool, without variables."""
-        _check(spot, _without_variables(admission(params=self._params, dialect=self._dialect)), (BOOL,), trim=True)
+        environment = admission(params=self._params, dialect=self._dialect)
+        _check(spot, _without_variables(environment), BOOL, text=trimmed(spot.value))
 
     def variable(self, name: str, spot: Spot) -> None:
         """Check a variable, of any type, and declare it for all later expressions."""
@@ -541,26 +538,25 @@ class Expressions:
 
     def validation(self, spot: Spot) -> None:
         """Check a validation: bool."""
-        self._check(spot, (BOOL,))
+        self._check(spot, BOOL, text=spot.value)
 
     def message(self, spot: Spot) -> None:
         """Check a messageExpression: a string, without the authorizer."""
         environment = admission(params=self._params, authorizer_=False, dialect=self._dialect)
-        if self._composed:
-            environment = environment.with_fields(VARIABLES.name, self._composition.environment.structs[VARIABLES.name])
-        else:
-            environment = _without_variables(environment)
-        _check(spot, environment, (STRING,))
+        fields = self._composition.environment.structs[VARIABLES.name]
+        composed = environment.with_fields(VARIABLES.name, fields)
+        _check(spot, composed if self._composed else _without_variables(environment), STRING, text=spot.value)
 
     def audit_annotation(self, spot: Spot) -> None:
         """Check the value of an audit annotation: a string, or null for none."""
-        self._check(spot, (STRING, NULL), trim=True, shown=spot.value)
+        self._check(spot, STRING, NULL, text=trimmed(spot.value), shown=spot.value)
 
     def mutation(self, patch_type: str, spot: Spot) -> None:
         """Check an apply configuration, `Object{...}`, or a JSON Patch, a list of `JSONPatch{...}`."""
-        _check(spot, self._composition.for_mutations().environment, (PATCH_TYPES[patch_type],), trim=True)
+        environment = self._composition.for_mutations().environment
+        _check(spot, environment, PATCH_TYPES[patch_type], text=trimmed(spot.value))
 
-    def _check(self, spot: Spot, results: Sequence[Type], *, trim: bool = False, shown: str = "") -> None:
+    def _check(self, spot: Spot, *results: Type, text: str, shown: str = "") -> None:
         """Check an expression that may read `variables` if the policy is composed.
 
         For evaluation they are always there. If the text does not name them, that makes no difference, and what is
@@ -568,10 +564,10 @@ class Expressions:
         """
         environment = self._composition.environment
         if not self._composed:
-            if "variables" not in spot.value and _failure(spot.value, environment, results) is None:
+            if "variables" not in spot.value and _failure(spot.value, environment, *results) is None:
                 return
             environment = _without_variables(environment)
-        _check(spot, environment, results, trim=trim, shown=shown)
+        _check(spot, environment, *results, text=text, shown=shown)
 
 
 @lru_cache(maxsize=16)
@@ -579,23 +575,18 @@ def _without_variables(environment: Environment) -> Environment:
     return replace(environment, variables={k: v for k, v in environment.variables.items() if k != "variables"})
 
 
-def _check(
-    spot: Spot, environment: Environment, results: Sequence[Type], *, trim: bool = False, shown: str = ""
-) -> None:
+def _check(spot: Spot, environment: Environment, *results: Type, text: str, shown: str = "") -> None:
     """Compile an expression whose result has one of some types, and note what is wrong.
 
-    trim: whether the API server removes white space around the expression before it compiles and quotes it. shown: what
-    it quotes instead of the expression.
+    text: what the API server compiles and quotes of it. shown: what it quotes instead.
     """
-    text: str = spot.value
-    error = _failure(text, environment, results)
+    error = _failure(spot.value, environment, *results)
     if error is not None:
-        stripped = trimmed(text) if trim else text
-        reference = error if stripped == text else _failure(stripped, environment, results) or error
-        _note(error, shown or stripped, reference, spot)
+        reference = error if text == spot.value else _failure(text, environment, *results) or error
+        _note(error, shown or text, reference, spot)
 
 
-def _failure(text: str, environment: Environment, results: Sequence[Type]) -> CompileError | None:
+def _failure(text: str, environment: Environment, *results: Type) -> CompileError | None:
     try:
         compile_expression(text, environment, *results)
     except CompileError as error:

@@ -148,24 +148,6 @@ class Program:
     def _blame(self, error: TimeLimitError) -> None:
         error.place = error.place or f"{self.source.name}:{self.source.line}"
 
-    def quick(self, names: Names, *, expired: Expired | None = None) -> tuple[Value, int] | None:
-        """Value and cost from the generated function; None if only `evaluate` can compute them. Raises Missing."""
-        function = self._loaded()
-        if function is None:
-            return None
-        try:
-            evaluated = function(names, EXPRESSION_LIMIT, expired)
-        except Missing:
-            raise
-        except TimeLimitError as error:
-            self._blame(error)
-            raise
-        except Exception:  # noqa: BLE001 - the exact evaluator finds out what went wrong
-            return None
-        if evaluated[1] > _CHEAP:
-            look(expired)
-        return evaluated if 0 <= evaluated[1] <= EXPRESSION_LIMIT else None
-
     def evaluate_exactly(
         self, names: Names, *, limit: int = EXPRESSION_LIMIT, expired: Expired | None = None
     ) -> Evaluation:

@@ -207,6 +207,9 @@ class Audit:
             changed = replace(request, object=patch.apply(request.object or {}, mutation.operations))
             changes = list(self._changes(about, request, facts))
         validation = engine.validate(changed, ruleset, facts, together=not facts.skipped)
+        for screener in ruleset.screeners:
+            if screener.is_waiting:  # more objects of the kind will come
+                screener.prepare()
         silent = _NOBODY if validation.unanimity is not None else spared(request, facts)
         return together((*of_answers(about, (mutation, validation), silent), *changes))
 

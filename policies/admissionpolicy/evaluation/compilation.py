@@ -26,7 +26,6 @@ from policies.cel.syntax.ast import variables as variables_of
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
-from policies.cel.values import Value
 from policies.kubernetes.release import NEWEST, Release
 
 Compile = Callable[[Policy], "CompiledPolicy"]
@@ -110,18 +109,6 @@ class CompiledPolicy:
             return composed_reads((expression.source for expression in composed), self.composition)
         except CompileError:
             return dict.fromkeys(ROOTS, EVERYTHING)
-
-    @cached_property
-    def quick(self) -> tuple[Program, ...] | None:
-        """The programs of the validations; None if one does not compile or there are audit annotations."""
-        programs = [unit.program for unit in self.validations]
-        compiled = tuple(program for program in programs if isinstance(program, Program))
-        return None if self.annotations or len(compiled) < len(programs) else compiled
-
-    @cached_property
-    def all_true(self) -> list[Value]:
-        """The values of the validations if all of them hold."""
-        return [True] * len(self.validations)
 
     @cached_property
     def speaks(self) -> bool:

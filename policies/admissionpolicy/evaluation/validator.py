@@ -111,9 +111,6 @@ def conditions_hold(compiled: CompiledPolicy, params: Json | None, inputs: Input
     if not compiled.conditions:
         return True
     names = inputs.names(params, request=compiled.reads_request)
-    values = _quickly(compiled, names, inputs.facts.expired)
-    if values is not None:
-        return False not in values
     group = Group(compiled.composition, names, MATCH_CONDITIONS_LIMIT, inputs.facts.expired)
     try:
         outcomes = [group.evaluate(unit) for unit in compiled.conditions]
@@ -123,20 +120,6 @@ def conditions_hold(compiled: CompiledPolicy, params: Json | None, inputs: Input
     if False in outcomes or not words:
         return False not in outcomes
     return Failure(words[0] if len(words) == 1 else f"[{', '.join(words)}]")  # errors.Aggregate of k8s.io/apimachinery
-
-
-def _quickly(compiled: CompiledPolicy, names: Names, expired: Expired | None) -> list[Value] | None:
-    """The values of the match conditions from the fast evaluator; None if one fails, or the budget is exceeded."""
-    names = compiled.composition.bind(names, expired=expired, exact=False)
-    values: list[Value] = []
-    remaining = MATCH_CONDITIONS_LIMIT
-    for unit in compiled.conditions:
-        result = unit.program.quick(names, expired=expired) if isinstance(unit.program, Program) else None
-        if result is None:
-            return None
-        values.append(result[0])
-        remaining -= result[1]
-    return values if 0 <= names["variables"].cost <= remaining else None
 
 
 # Actions whose message people read at once. An explanation takes up to 100 times as long as the evaluation, which is
@@ -190,12 +173,6 @@ def parameters_of(
     return tuple(params for binding in bindings for params in collect(kind, binding, parameters, namespace))
 
 
-def holds(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool:
-    """Whether `evaluate` certainly finds nothing with some parameters, as the fast evaluator shows. Raises Missing."""
-    matched = conditions_hold(compiled, params, inputs)
-    return matched is False or (matched is True and _hold(compiled, params, inputs, POLICY_LIMIT))
-
-
 def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Result:
     name, actions = compiled.policy.name, compiled.policy.failure_actions
     return result_of([Finding(policy=name, binding=binding, kind="misconfigured", message=message, actions=actions)])
@@ -206,30 +183,7 @@ def _result(compiled: CompiledPolicy, binding: Binding, params: Json | None, inp
     matched = conditions_hold(compiled, params, inputs)
     if isinstance(matched, Failure):
         return result_of([evaluation.error(matched.text)])
-    return NOTHING_FOUND if not matched or _hold(compiled, params, inputs, budget) else evaluation.result()
-
-
-def _hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs, budget: int) -> bool:
-    """Whether the fast evaluator finds that all validations hold, as nearly always. Raises Missing."""
-    if compiled.quick is None:
-        return False
-    names = inputs.names(params, request=compiled.reads_request, namespace=compiled.reads_namespace)
-    names = compiled.composition.bind(names, expired=inputs.facts.expired, exact=False)
-    remaining, most = budget, 0
-    for program in compiled.quick:
-        result = program.quick(names, expired=inputs.facts.expired)
-        if result is None or result[0] is not True:
-            return False
-        remaining, most = remaining - result[1], max(most, result[1])
-    inputs.spent(compiled.policy.name, max(most / EXPRESSION_LIMIT, 1 - remaining / budget))
-    if not (compiled.speaks or compiled.composition.programs):
-        return remaining >= 0
-    variables: Variables = names["variables"]
-    remaining -= variables.cost
-    if not compiled.speaks:
-        return remaining >= 0 and variables.cost >= 0
-    spare = remaining - variables.cost >= _SPARE_FOR_MESSAGES and variables.cost >= 0
-    return spare and compiled.has_cheap_messages(variables.keys())
+    return evaluation.result() if matched else NOTHING_FOUND
 
 
 @dataclass(slots=True)
@@ -259,7 +213,7 @@ class _Evaluation:
             outcomes = [group.evaluate(unit) for unit in compiled.validations]
         finally:
             self.inputs.spent(compiled.policy.name, group.used)
-        if outcomes == compiled.all_true and (not compiled.speaks or self._may_skip_messages(group)):
+        if all(outcome is True for outcome in outcomes) and (not compiled.speaks or self._may_skip_messages(group)):
             return []
         return list(self._judged(outcomes, group))
 

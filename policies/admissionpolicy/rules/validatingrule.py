@@ -4,9 +4,9 @@ Unlike the API server, the service reports all violations at once, each with its
 that decided. Policies on Pods also judge the templates of workloads, so that people see the refusal on the Deployment
 and not in a ReplicaSet's events.
 
-Policies are judged together: one look at a request finds those that may have something to say. At first each is asked
-on its own whether it holds. What requests have turned out to need is then fused into generated functions, on request,
-as that takes tenths of a second.
+Policies are judged together: one look at a request finds those that may have something to say. At first each is judged
+on its own. What requests have turned out to need is then fused into generated functions, on request, as that takes
+tenths of a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from policies.admissionpolicy.evaluation.compilation import Compile, compile_pol
 from policies.admissionpolicy.evaluation.inputs import Json
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.result import NOTHING_FOUND, Finding, Result, joined_annotation
-from policies.admissionpolicy.evaluation.validator import evaluate_policy, holds, parameters_of
+from policies.admissionpolicy.evaluation.validator import evaluate_policy, parameters_of
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Key, Subject, SubjectCache, Workloads, in_force
 from policies.cel.explain import shown
@@ -27,7 +27,7 @@ from policies.cel.generation.fusion import Fused, fuse
 from policies.cel.reads import OBJECTS
 from policies.cel.values import Value
 from policies.engine.facts import Facts
-from policies.engine.interruption import SkippedPolicyError, TimeLimitError
+from policies.engine.interruption import SkippedPolicyError
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import POLICY_GROUPS, Hook, Names, Note, Rule, Screener, Skip
@@ -87,10 +87,6 @@ class PolicyRule:
             return ()
         given = subject.parameters(self._parameters)
         return parameters_of(self.bound.compiled, bindings, given, subject.request.namespace)
-
-    def holds(self, subject: Subject) -> bool:
-        """Whether the policy certainly has nothing to say. Raises what `parameters` raises."""
-        return all(holds(self.bound.compiled, params, subject.inputs) for params in self.parameters(subject))
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note | Skip]:
         """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors."""
@@ -170,7 +166,7 @@ class PolicyRule:
 
 
 class _Batch:
-    """A few policies, judged one by one or, once they are fused, by one function."""
+    """A few policies, all of which are asked until they are fused into one function."""
 
     def __init__(self, rules: Sequence[PolicyRule]) -> None:
         self._rules = rules
@@ -184,27 +180,16 @@ class _Batch:
     def asked(self, subject: Subject, names: Mapping[str, Value]) -> list[str]:
         function, rules = self._function, self._rules
         if function is None:
-            return [rule.bound.policy.name for rule in rules if not _surely_holds(rule, subject)]
+            return [rule.bound.policy.name for rule in rules]
         asked: list[int] = []
         function(
             names,
             lambda position: rules[position].parameters(subject),
-            lambda position: rules[position].holds(subject),
             asked,
             subject.facts.expired,
             lambda error, position: error.blame(rules[position].bound.policy.name),
         )
         return [rules[position].bound.policy.name for position in asked]
-
-
-def _surely_holds(rule: PolicyRule, subject: Subject) -> bool:
-    try:
-        return rule.holds(subject)
-    except TimeLimitError as error:
-        error.blame(rule.bound.policy.name)
-        raise
-    except Exception:  # noqa: BLE001 - the rule itself raises it again, where it counts
-        return False
 
 
 class PolicyScreener:

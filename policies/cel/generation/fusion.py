@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Protocol
 
@@ -71,15 +70,14 @@ class Part:
 class Fused(Protocol):
     """The generated function: it appends the positions of policies that have to be asked one by one.
 
-    names: the variables of expressions. parameters: returns those for which a policy is evaluated. holds: judges a
-    policy that is not in the function. blame: told of an expired time, and of the policy under evaluation.
+    names: the variables of expressions. parameters: returns those for which a policy is evaluated. blame: told of an
+    expired time, and of the policy under evaluation.
     """
 
     def __call__(
         self,
         names: Mapping[str, Value],
         parameters: Callable[[int], Iterable[Value]],
-        holds: Callable[[int], bool],
         asked: list[int],
         expired: Expired | None,
         blame: Callable[[TimeLimitError, int], None],
@@ -89,7 +87,7 @@ class Fused(Protocol):
 
 
 def fuse(parts: Sequence[Part | None]) -> Fused | None:
-    """The function of some policies, None for those that are not in it; None if it is too complex for Python.
+    """The function of some policies, None for those that are always asked; None if it is too complex for Python.
 
     Python compiles it in one go, with all other threads waiting: about half a millisecond for each policy.
     """
@@ -124,7 +122,7 @@ class _Fusion(Generator):
         self.line("except TimeLimitError_ as error:")
         self.line(" blame(error, at)")
         self.line(" raise")
-        head = ["def evaluate(names, parameters, holds, asked, expired, blame):", " at = cost = 0"]
+        head = ["def evaluate(names, parameters, asked, expired, blame):", " at = cost = 0"]
         head += [f" limit = {_LIMIT}", f" mark = {min(_LIMIT, BETWEEN_LOOKS)}"]
         head += [f" {self.roots[name]} = names[{name!r}]" for name in _ONCE if name in self.roots]
         head += [f" {memory} = ABSENT" for memory in self._common.values()]
@@ -174,35 +172,24 @@ class _Fusion(Generator):
     # Policies
 
     def _write(self, position: int, part: Part | None) -> None:
-        """Write one policy: all of it, or at least its conditions, or a call that judges it."""
-        ways: tuple[Callable[[], None], ...] = ()
-        if part is not None:
-            ways = (
-                partial(self._write_part, position, part, self._validate),
-                partial(self._write_part, position, part, lambda _: self._ask(position, part)),
-            )
-        if not any(self._is_written(position, way, min(self._left, _SHARE)) for way in ways):
-            self._is_written(position, partial(self._ask, position, None), inf)
+        """Write one policy: all of it, or at least its conditions; else it is always asked."""
+        ways: tuple[Callable[[Part], None], ...] = (self._validate, lambda _: self.line("fail()"))
+        if part is None or not any(self._is_written(position, part, validate) for validate in ways):
+            self.line(f"asked.append({position})")
 
-    def _is_written(self, position: int, write: Callable[[], None], room: float) -> bool:
-        """Whether a policy could be written in a way. room: the most characters that it may take."""
+    def _is_written(self, position: int, part: Part, validate: Callable[[Part], None]) -> bool:
+        """Whether a policy could be written in a way."""
         start, depth = len(self.lines), self._depth
-        self.room = room
+        self.room = min(self._left, _SHARE)
         try:
             with self._guarded(position):
-                write()
+                self._write_part(position, part, validate)
         except (UnsupportedError, RecursionError):
             del self.lines[start:]
             self._depth, self._loops, self._cost, self.scopes, self.known = depth, 1, 0, [], {}
         self.room = inf
         self._left -= sum(map(len, self.lines[start:]))
         return len(self.lines) > start
-
-    def _ask(self, position: int, part: Part | None) -> None:
-        """Write a call that judges the policy, with all of its parameters."""
-        self.line(f"if not holds({position}): fail()")
-        if part is not None and part.is_repeated:
-            self.line("break")
 
     @contextmanager
     def _guarded(self, position: int) -> Iterator[None]:

@@ -55,17 +55,15 @@ def _rules(*expressions: str, variable: str = "1") -> RuleSet:
 
 
 def _asked(rules: RuleSet, obj: Any, facts: StaticFacts = FACTS) -> list[str]:
-    """The policies that are asked one by one, which are the same before and after they are fused."""
+    """The policies that are asked one by one after they are fused; before that, all of them are."""
     asked = request(obj)
     (screen,) = rules.turn("validate", asked).screens
-    before = screen.asked(asked, facts)
+    assert set(screen.asked(asked, facts)) == {rule.name for rule in rules.rules}
     (screener,) = rules.screeners
     assert screener.is_waiting
     screener.prepare()
     assert not screener.is_waiting
-    after = list(screen.asked(asked, facts))
-    assert before == after
-    return after
+    return list(screen.asked(asked, facts))
 
 
 def test_only_what_may_have_something_to_say_is_asked() -> None:
@@ -154,6 +152,7 @@ def test_an_evaluation_that_takes_too_long_names_its_policy(prepared: bool) -> N
 def test_all_answers_in_which_every_rule_admits_are_one() -> None:
     """No object is made for a policy that has nothing to say."""
     rules = _rules("true", "true")
+    _asked(rules, pod())
 
     first, second = (engine.validate(request(pod(hostname=name)), rules, FACTS) for name in ("a", "b"))
 

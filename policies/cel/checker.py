@@ -9,15 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from policies.cel import types
-from policies.cel.environment import STANDARD_TYPES, Declared, Environment, Feature
+from policies.cel.environment import Declared, Environment, Feature
 from policies.cel.errors import CelError
 from policies.cel.function import Function, Overload
 from policies.cel.library.regex import compile_pattern
 from policies.cel.library.strings import letters, unsuitable
 from policies.cel.patchtypes import JSON_PATCH
-from policies.cel.suggestion import similar, suggestion
 from policies.cel.syntax import ast
-from policies.cel.syntax.macros import MACROS
 from policies.cel.syntax.source import ISSUES_LIMIT, CompileError, Issue, Source
 from policies.cel.types import Kind, Type, equivalent
 from policies.cel.values import type_of
@@ -331,34 +329,13 @@ class _Checker:
         functions = isinstance(node, ast.Call)
         known = self._environment.functions if functions else local.union(self._environment.variables)
         hint = nearest(name, {*known} - {name}) if len(self.issues) < ISSUES_LIMIT else ""
-        suggests = self._environment.dialect.has(Feature.SUGGESTIONS)
-        suffix = suggestion(name, self._similar(name)) if suggests else " (in container '')"
-        self._report(node, f"undeclared reference to '{name}'{suffix}", hint)
-
-    def _similar(self, name: str) -> list[str]:
-        """The declared names that the reference suggests for an unknown one. It does not know those of macros."""
-        if len(self.issues) >= ISSUES_LIMIT:
-            return []
-        known = self._environment
-        return similar(name, {*known.functions, *known.variables, *STANDARD_TYPES, *MACROS})
-
-    def _misnamed(self, node: ast.Node, name: str | None) -> bool:
-        """Report a qualified name of which no part is declared, if it is like a declared one. Whether it is."""
-        if name is None or not self._environment.dialect.has(Feature.SUGGESTIONS):
-            return False
-        if any(self._lookup(name[:end]) for end in range(1, len(name)) if name[end] == ".") or not self._similar(name):
-            return False
-        node.type = types.ERROR
-        self._undeclared(node, name)
-        return True
+        self._report(node, f"undeclared reference to '{name}' (in container '')", hint)
 
     def _check_select(self, node: ast.Select) -> None:
         name = qualified_name(node)
         declared = None if name is None else self._lookup(name)
         if declared is not None:
             node.type, node.constant, node.name = declared.type, declared.constant, declared.name
-            return
-        if self._misnamed(node, name):
             return
         result = self._field_type(node, node.operand, node.field, optional=False)
         if result == types.ERROR and node.operand.type == JSON_PATCH and not node.test_only:
@@ -408,8 +385,6 @@ class _Checker:
             if namespaced is not None:
                 node.target, node.function = None, namespaced.name
                 self._resolve(node, namespaced)
-                return
-            if self._misnamed(node, prefix and f"{prefix}.{node.function}"):
                 return
             self.check(node.target)
         function = self._environment.function(node.function)

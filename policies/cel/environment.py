@@ -36,7 +36,6 @@ class Feature(Enum):
     CHOSEN_PRESENCE = V1_38, "`has((a ? b : c).d)` costs 1 more; as a branch of `?:`, `has(a.?b.c)` gives no value."
     OPTIONAL_PARTS = V1_38, "`Object{...}.?field` gives the field."
     EMPTY_RANGES = V1_38, "A macro takes an empty text or empty bytes for an empty list."
-    SUGGESTIONS = V1_38, "The message for an unknown name suggests similar ones, and names no container."
 
     @property
     def since(self) -> Release:

@@ -226,9 +226,6 @@ METHODS: dict[tuple[str, int], Expander] = {
     ("sortBy", 2): _sort_by,
 }
 
-MACROS = frozenset(name for name, _ in (*FUNCTIONS, *METHODS))
-"""The names of the macros."""
-
 
 def _duplicate(root: ast.Node, position: int, count: Copies) -> ast.Node:
     """A copy of a tree, made without recursion because a tree may be deeper than Python's stack.

@@ -55,11 +55,8 @@ FORMER = (
     Former(V1_38, "A comparison with NaN fails, and is not false.", calls=comparisons(total=True)),
     Former(
         V1_38,
-        "A failure of `slice`, `reverse`, `lists.range` and `flatten` costs 1 more.",
-        {
-            **_was(lists.CEL_LISTS, "list_slice", "list_reverse", "lists_range", cost=lists.of_any_result),
-            **_was(lists.CEL_LISTS, "list_flatten", "list_flatten_int", cost=lists.of_least_depth),
-        },
+        "A failure of `slice`, `reverse` and `lists.range` costs 1 more.",
+        _was(lists.CEL_LISTS, "list_slice", "list_reverse", "lists_range", cost=lists.of_any_result),
     ),
     Former(
         V1_38,
@@ -80,11 +77,6 @@ FORMER = (
         V1_37,
         "`lists.range` gives an empty list for a negative size, and has no limit of its own.",
         _was(lists.CEL_LISTS, "lists_range", call=lists.unbounded_range, cost=lists.of_any_result),
-    ),
-    Former(
-        V1_37,
-        "The cost of `flatten` falls with a negative depth.",
-        _was(lists.CEL_LISTS, "list_flatten", "list_flatten_int", cost=lists.of_any_depth),
     ),
     Former(
         V1_37,

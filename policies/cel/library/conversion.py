@@ -214,13 +214,8 @@ def offset_at(zone: str, moment: int) -> int:
 
 
 def _numeric(sign: str, hours: int, minutes: int) -> int:
-    """The offset in seconds. As in the reference, it has no bounds, and multiplications wrap around as int64."""
-    offset = _int64(hours * 60 - minutes if sign == "-" else hours * 60 + minutes)
-    return int(time.seconds(_int64(offset * time.MINUTE)))
-
-
-def _int64(value: int) -> int:
-    return (value - INT_MIN) % 2**64 + INT_MIN
+    """The offset in seconds. As in the reference, it has no bounds."""
+    return 60 * (hours * 60 - minutes if sign == "-" else hours * 60 + minutes)
 
 
 def _named(name: str, moment: int) -> int:

@@ -164,25 +164,10 @@ def of_any_result(_: Sequence[Value], result: Value) -> int:
     return cost.size(result) + _CALL
 
 
-def _of_depth(arguments: Sequence[Value], result: Value) -> int:
-    """The size of the list for each level."""
-    return _CALL if _is_negative(arguments[1:]) else of_any_depth(arguments, result)
-
-
-def of_least_depth(arguments: Sequence[Value], result: Value) -> int:
-    """The size of the list for each level, and in 1.37 once for a negative depth."""
-    return cost.size(arguments[0]) + _CALL if _is_negative(arguments[1:]) else of_any_depth(arguments, result)
-
-
-def _is_negative(depth: Sequence[Value]) -> bool:
-    return any(levels.__class__ is int and levels < 0 for levels in depth)
-
-
-def of_any_depth(arguments: Sequence[Value], _: Value) -> int:
-    """The size of the list for each level. In 1.36 a negative depth wraps around."""
+def _of_depth(arguments: Sequence[Value], _: Value) -> int:
+    """The size of the list for each level; none for a negative depth."""
     depth = arguments[1] if len(arguments) > 1 and arguments[1].__class__ is int else 1
-    product = float(cost.size(arguments[0])) * float(depth)
-    return (max(int(product), -(2**63)) + _CALL) % 2**64 if product < 0 else int(product) + _CALL
+    return cost.size(arguments[0]) * max(depth, 0) + _CALL
 
 
 CEL_LISTS = library(

@@ -20,7 +20,7 @@ from policies.cel.library.conversion import text_of, text_to_double, text_to_ind
 from policies.cel.types import Type
 from policies.cel.values import Duration, Timestamp, Uint, Value, shown, type_of
 from policies.engine.interruption import spend
-from policies.golang.strconv import ESCAPES, fixed, general, quote, trimmed
+from policies.golang.strconv import ESCAPES, general, quote, trimmed
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
@@ -171,7 +171,7 @@ LONGEST = int(cost.EXPRESSION_LIMIT / cost.STRING_TRAVERSAL)
 
 _PRECISION = 6
 _MOST_DIGITS = 1074  # of the fraction of a double
-_HIGHEST_PRECISION = 10**6
+_HIGHEST_PRECISION = 10**4
 _SUPERSCRIPT = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 _NUMBERS_IN_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
 
@@ -279,11 +279,13 @@ def _precision(text: str, position: int) -> tuple[int, int]:
     if end == len(text):
         raise _Failure("error while parsing precision: could not find end of precision specifier")
     try:
-        return text_to_index(text[start:end]), end
+        precision = text_to_index(text[start:end])
     except CelError as error:
-        raise _Failure(
-            f"error while parsing precision: error while converting precision to integer: {error.message}"
-        ) from None
+        words = f"error while converting precision to integer: {error.message}"
+        raise _Failure(f"error while parsing precision: {words}") from None
+    if precision > _HIGHEST_PRECISION:
+        raise _Failure(f"error while parsing precision: {precision} is more than {_HIGHEST_PRECISION}")
+    return precision, end
 
 
 def _wrong(letter: str, value: Value) -> _Failure:
@@ -391,31 +393,13 @@ def _number(letter: str, value: Value) -> float:
 
 def _fixed_point(precision: int, value: Value) -> str:
     number = _number("f", value)
-    if precision // 10 > _HIGHEST_PRECISION:
-        return "%!(NOVERB)"
     if not math.isfinite(number):
         return _not_finite(number)
-    most = (precision + 2**15) % 2**16 - 2**15
-    size = abs(number)
-    text = f"{size:,.{min(most, _MOST_DIGITS)}f}" if most >= 0 else _grouped(fixed(size))
-    whole, _, fraction = text.partition(".")
-    least = precision % 2**8
-    if least < len(fraction):
-        fraction = fraction[:least] + fraction[least:].rstrip("0")
-    fraction = fraction.ljust(least, "0")
-    return f"{'-' if number < 0 else ''}{whole}{'.' if fraction else ''}{fraction}"
-
-
-def _grouped(text: str) -> str:
-    whole, point, fraction = text.partition(".")
-    return f"{int(whole):,}{point}{fraction}"
+    return f"{'-' if number < 0 else ''}{abs(number):,.{min(precision, _MOST_DIGITS)}f}"
 
 
 def _scientific(width: int, value: Value) -> str:
     number = _number("e", value)
-    if width // 10 > _HIGHEST_PRECISION:
-        return "%!(NOVERB)"
-    width %= 2**16
     if not math.isfinite(number):
         return _not_finite(number).rjust(width)
     digits, _, exponent = f"{abs(number):.{_PRECISION}e}".partition("e")

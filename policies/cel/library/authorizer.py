@@ -11,11 +11,11 @@ k8s.io/apimachinery's pkg/labels/selector.go and pkg/fields/selector.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from operator import attrgetter
-from typing import Any, ClassVar, Final, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
@@ -25,7 +25,7 @@ from policies.cel.types import Type
 from policies.cel.values import Incomparable, Value
 from policies.engine.interruption import Key, Missing
 from policies.engine.match import Operator, SelectorRequirement
-from policies.golang.strconv import trimmed
+from policies.golang.strconv import integer, trimmed
 from policies.kubernetes.name import is_dns_label, is_dns_subdomain, label_key, label_value
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
@@ -274,16 +274,9 @@ Requirements = tuple[SelectorRequirement, ...]
 
 _TERM = re.compile(r"(?:[^,\\]|\\.|\\\Z)+", re.DOTALL)
 _FIELD = re.compile(r"((?:(?!!?=).)*)(!=|==?)((?:[^\\,=]|\\[\\,=])*)", re.DOTALL)
-# A NUL right after a token ends that token; any other one ends the text.
-_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),><]|[^ \t\r\n=!(),><\0]+)\0?")
-_SYMBOLS: Final = frozenset({"", "==", "!=", *"=!(),><"})
-_AMONG: Final[dict[str, Operator]] = {"in": "In", "notin": "NotIn", "=": "In", "==": "In", "!=": "NotIn"}
-_INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
-_INT64_DIGITS: Final = 19  # Python refuses to parse thousands of them
-
-
-class _MalformedError(Exception):
-    """The API server cannot parse the selector."""
+_LABEL = re.compile(
+    r"\s*(!?)\s*([^\s=!(),<>]++)\s*(?:(in|notin)\s*\(([^()]*)\)|(==?|!=|[<>])\s*([^\s=!(),<>]*))?\s*(,|\Z)", re.ASCII
+)
 
 
 def field_requirements(text: str) -> Requirements:
@@ -301,71 +294,36 @@ def field_requirements(text: str) -> Requirements:
 
 
 def label_requirements(text: str) -> Requirements:
-    """The requirements of a label selector such as `a in (b,c),!d,e=f`, by key."""
-    tokens, position = list[str](), 0
-    while (match := _TOKEN.match(text, position)) is not None:
-        tokens.append(match[1])
+    """The requirements of a label selector such as `a in (b,c),!d,e=f`, by key; none if it is malformed.
+
+    Comparisons of numbers are left out.
+    """
+    requirements, position, separator = list[SelectorRequirement](), 0, ","
+    while separator:
+        match = _LABEL.match(text, position)
+        if match is None:
+            return ()
         position = match.end()
-    try:
-        return tuple(sorted(_labels(tokens), key=lambda requirement: requirement.key))
-    except _MalformedError:
-        return ()
-
-
-def _labels(tokens: list[str]) -> Iterator[SelectorRequirement]:
-    left = ["", *reversed(tokens)]
-    while tokens:
-        is_absent = left[-1] == "!"
-        if is_absent:
-            left.pop()
-        key, operator = left.pop(), left[-1] if left else ""
-        if key in _SYMBOLS or label_key(key):
-            raise _MalformedError
-        if is_absent or operator in ("", ","):
-            yield SelectorRequirement(key, "DoesNotExist" if is_absent else "Exists")
+        absent, key, among, members, sign, value, separator = match.groups()
+        values = {one.strip() for one in members.split(",")} if among else {value or ""}
+        if label_key(key) or any(map(label_value, values)) or (absent and (among or sign)):
+            return ()
+        if sign in ("<", ">"):
+            if not _is_int64(value):
+                return ()
+        elif among or sign:
+            is_among: Operator = "NotIn" if among == "notin" or sign == "!=" else "In"
+            requirements.append(SelectorRequirement(key, is_among, tuple(sorted(values))))
         else:
-            left.pop()
-            values = _members(left) if operator in ("in", "notin") else [_name(left)]
-            is_number = operator in (">", "<") and all(map(_is_int64, values))
-            if not (operator in _AMONG or is_number) or any(map(label_value, values)):
-                raise _MalformedError
-            if operator in _AMONG:
-                yield SelectorRequirement(key, _AMONG[operator], tuple(sorted(set(values))))
-        match left.pop():
-            case "":
-                return
-            case ",":
-                pass
-            case _:
-                raise _MalformedError
-
-
-def _name(left: list[str]) -> str:
-    """A value, which is empty where a comma or the end stands in its place."""
-    if left[-1] in ("", ",", ")"):
-        return ""
-    name = left.pop()
-    if name in _SYMBOLS:
-        raise _MalformedError
-    return name
-
-
-def _members(left: list[str]) -> list[str]:
-    """The values in parentheses, of which any may be empty."""
-    separator, members = left.pop(), list[str]()
-    if separator != "(":
-        raise _MalformedError
-    while separator != ")":
-        members.append(_name(left))
-        separator = left.pop()
-        if separator not in (",", ")"):
-            raise _MalformedError
-    return members
+            requirements.append(SelectorRequirement(key, "DoesNotExist" if absent else "Exists"))
+    return tuple(sorted(requirements, key=lambda requirement: requirement.key))
 
 
 def _is_int64(text: str) -> bool:
-    is_short = len(text.lstrip("+-0")) <= _INT64_DIGITS
-    return _INTEGER(text) is not None and is_short and -(2**63) <= int(text) < 2**63
+    try:
+        return integer(text) is not None
+    except OverflowError:
+        return False
 
 
 # SubjectAccessReview -------------------------------------------------------------------------------------------------

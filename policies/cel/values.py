@@ -21,6 +21,7 @@ Values never change after they are made: lists and dicts belong to the request. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -103,11 +104,12 @@ class Typed(Protocol):
 class Incomparable:
     """A library's value that cannot be compared with a value of another type.
 
-    Python's `==` fails as well, so generated code may use it.
+    identity: what two equal values have in common. Python's `==` fails as well, so generated code may use it.
     """
 
     __slots__ = ()
     cel_type: ClassVar[Type]
+    identity: ClassVar[Callable[[Any], Any]]
 
     def __eq__(self, other: object) -> bool:
         """Whether the values are equal. Raises CelError for a value of another type."""
@@ -119,7 +121,10 @@ class Incomparable:
 
     def cel_equal(self, other: object) -> bool:
         """Whether CEL's `==` holds. Raises CelError for a value of another type."""
-        raise NotImplementedError
+        if other.__class__ is not self.__class__:
+            raise no_such_overload()
+        identity = self.__class__.identity
+        return bool(identity(self) == identity(other))
 
 
 _TYPES: dict[type, Type] = {

@@ -11,11 +11,11 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from operator import attrgetter
 from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
-from policies.cel.errors import no_such_overload
 from policies.cel.function import Implementation, library
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
@@ -89,15 +89,10 @@ class Format(Incomparable):
     """A format. `check`: returns the problems of a text. `regex_size`: the pattern size that determines the cost."""
 
     cel_type: ClassVar[Type] = TYPE
+    identity = attrgetter("name")
     name: str
     check: Callable[[str], list[str]]
     regex_size: int
-
-    def cel_equal(self, other: object) -> bool:
-        """Whether `==` holds. Raises CelError for a value of another type."""
-        if not isinstance(other, Format):
-            raise no_such_overload()
-        return self.name == other.name
 
 
 FORMATS = {

@@ -40,13 +40,8 @@ class IP(Incomparable):
     """An IP address without a zone. It is never an IPv4 address mapped into IPv6."""
 
     cel_type: ClassVar[Type] = IP_TYPE
+    identity = attrgetter("address")
     address: Address
-
-    def cel_equal(self, other: object) -> bool:
-        """Whether `==` holds. Raises CelError for a value of another type."""
-        if not isinstance(other, IP):
-            raise no_such_overload()
-        return self.address == other.address
 
     @property
     def cel_size(self) -> int:
@@ -136,14 +131,9 @@ class CIDR(Incomparable):
     """An address and the number of its bits that form the network. Other bits are kept: 10.0.0.1/8 does not change."""
 
     cel_type: ClassVar[Type] = _NETWORK
+    identity = attrgetter("address", "length")
     address: Address
     length: int
-
-    def cel_equal(self, other: object) -> bool:
-        """Whether `==` holds. Raises CelError for a value of another type."""
-        if not isinstance(other, CIDR):
-            raise no_such_overload()
-        return (self.address, self.length) == (other.address, other.length)
 
     @property
     def cel_size(self) -> int:
@@ -241,13 +231,8 @@ class URL(Incomparable):
     """A URL. Two are equal if their normalized texts are."""
 
     cel_type: ClassVar[Type] = URL_TYPE
+    identity = str
     parts: WebUrl
-
-    def cel_equal(self, other: object) -> bool:
-        """Whether `==` holds. Raises CelError for a value of another type."""
-        if not isinstance(other, URL):
-            raise no_such_overload()
-        return bytes(self.parts) == bytes(other.parts)
 
     def __str__(self) -> str:
         return text_of(bytes(self.parts))

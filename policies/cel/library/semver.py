@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import of_first
-from policies.cel.errors import CelError, no_such_overload
+from policies.cel.errors import CelError
 from policies.cel.function import library, succeeds
 from policies.cel.types import Type
 from policies.cel.values import Incomparable
@@ -28,17 +29,12 @@ class Semver(Incomparable):
     """A version. Comparisons ignore the build metadata."""
 
     cel_type: ClassVar[Type] = TYPE
+    identity = attrgetter("major", "minor", "patch", "pre")
     major: int
     minor: int
     patch: int
     pre: tuple[int | str, ...] = ()
     build: tuple[str, ...] = ()
-
-    def cel_equal(self, other: object) -> bool:
-        """Whether `==` holds. Raises CelError for a value of another type."""
-        if not isinstance(other, Semver):
-            raise no_such_overload()
-        return compare(self, other) == 0
 
     def __str__(self) -> str:
         pre = f"-{'.'.join(map(str, self.pre))}" if self.pre else ""

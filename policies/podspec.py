@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
 
+from policies.cel.errors import CelError
+from policies.cel.library.quantity import read, round_up
 from policies.engine.facts import Facts, Node
 from policies.engine.match import SelectorRequirement, Term
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.name import matches_glob
 
-# A quantity is a number with a suffix or an exponent. It is above zero if the number has a digit other than 0.
-_ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]").match
-_AMOUNT = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<places>[0-9]*))?(?P<unit>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?"
-).fullmatch
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_ABOVE_ZERO = re.compile(r"\s*\+?[0-9.]*[1-9]").match  # a digit other than 0
 _LARGEST = 2**63 - 1
-_FARTHEST = 40
 
 
 def is_above_zero(quantity: object) -> bool:
@@ -38,19 +34,13 @@ def thousandths(quantity: str | float) -> int:
 
     Source: SetDefaults_ResourceList of Kubernetes, which rounds every amount up to three places.
     """
-    match = _AMOUNT(str(quantity))
-    if match is None or not (match["whole"] or match["places"]) or match["sign"] == "-":
+    try:
+        amount = min(read(str(quantity)).amount.decimal, Decimal(_LARGEST))
+    except CelError:
+        amount = Decimal(-1)
+    if amount < 0:
         raise ValueError(f"{quantity!r} is no amount; one such as 8, 500m or 1.5Gi was expected")
-    places, unit = match["places"] or "", match["unit"] or ""
-    digits = int(match["whole"] + places)
-    if unit in _BINARY:
-        numerator, exponent = digits * 2 ** _BINARY[unit], 3 - len(places)
-    else:
-        power = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
-        # Beyond these the amount is the largest or the smallest that there is.
-        numerator, exponent = digits, 3 - len(places) + max(-_FARTHEST, min(_FARTHEST, power))
-    amount: int = numerator * 10**exponent if exponent >= 0 else -(-numerator // 10**-exponent)
-    return min(amount, _LARGEST * 1000)
+    return int(round_up(amount, 3) * 1000)
 
 
 # Any device class can be requested as an extended resource with this prefix (on by default from Kubernetes 1.36).

@@ -7,7 +7,7 @@ mutating/compilation.go (the variables of each expression), pkg/admission/plugin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -21,9 +21,8 @@ from policies.cel.kubernetes import VARIABLES, admission
 from policies.cel.patchtypes import PATCH_TYPES
 from policies.cel.program import Composition, Program, compile_expression
 from policies.cel.reads import EVERYTHING, ROOTS, Reads, checked_tree, composed_reads
-from policies.cel.syntax.ast import Call, Ident, Literal, Node, walk
+from policies.cel.syntax.ast import Ident, Node, walk
 from policies.cel.syntax.ast import variables as variables_of
-from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
 from policies.kubernetes.release import NEWEST, Release
@@ -35,20 +34,8 @@ OnFault = Callable[[Policy, Program, Exception], None]
 """Called if generated code fails, with the policy, the program and the exception."""
 
 
-# Calls whose cost is at most linear in the size of their input. An expression with only these calls stops soon after
-# its own limit, so that a few such expressions cannot use up the budget of a policy.
-_CHEAP_CALLS = frozenset(
-    (
-        *("_+_", "_-_", "-_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_", "_&&_", "_||_", "!_", "_?_:_", "@in"),
-        *("_[_]", "_[?_]", "_?._", "or", "orValue", "hasValue", "value", "optional.of", "optional.none"),
-        *("size", "string", "int", "format", "slice", "trim", "lowerAscii", "upperAscii", "startsWith", "endsWith"),
-        *("of", "none", "dyn", "type", "@not_strictly_false"),  # the first two are optional.of and optional.none
-    )
-)
 # The nodes of all trees of a policy, each of which takes 1 to 15 µs to become part of a function.
 _LARGE = 1_000
-_CHEAP_COUNT = 4
-"""This many expressions, variables included, stay below a policy's limit even at twice their own limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,49 +96,6 @@ class CompiledPolicy:
             return composed_reads((expression.source for expression in composed), self.composition)
         except CompileError:
             return dict.fromkeys(ROOTS, EVERYTHING)
-
-    @cached_property
-    def speaks(self) -> bool:
-        """Whether there are messageExpressions."""
-        return any(message is not None for message in self.messages)
-
-    def has_cheap_messages(self, known: Collection[str] = ()) -> bool:
-        """Whether messageExpressions can never exceed the budget. known: variables whose cost was counted before."""
-        count, more = self._message_count, self.message_reads.difference(known)
-        new: set[str] = set()
-        while more:
-            new |= more
-            more = frozenset().union(*(self._variable_reads[name] for name in more)).difference(known, new)
-        return count + len(new) <= _CHEAP_COUNT and new <= self._cheap_variables
-
-    @cached_property
-    def _message_count(self) -> int:
-        """The number of messageExpressions; more than allowed if one of them is expensive."""
-        programs = [unit.program for unit in self.messages if unit is not None]
-        # Messages have no authorizer, so variables that use it fail there, and their previous cost means nothing.
-        asking = any("authorizer" in variable.expression.text for variable in self.policy.variables)
-        return len(programs) if not asking and all(map(_is_cheap, programs)) else _CHEAP_COUNT + 1
-
-    @cached_property
-    def message_reads(self) -> frozenset[str]:
-        """The variables that the messageExpressions read themselves."""
-        return frozenset().union(*(self._variables_in(unit.expression) for unit in self.messages if unit is not None))
-
-    @cached_property
-    def _variable_reads(self) -> Mapping[str, frozenset[str]]:
-        return {variable.name: self._variables_in(variable.expression) for variable in self.policy.variables}
-
-    def _variables_in(self, expression: Expression) -> frozenset[str]:
-        """The variables that an expression may read; none if it does not compile."""
-        try:
-            names = variables_of(checked_tree(expression.source, self.composition))
-        except CompileError:
-            return frozenset()
-        return frozenset(self.composition.programs) if names is None else names
-
-    @cached_property
-    def _cheap_variables(self) -> frozenset[str]:
-        return frozenset(name for name, program in self.composition.programs.items() if _is_cheap(program))
 
     def watch(self, on_fault: Callable[[Program, Exception], None]) -> None:
         """Set the callback for faults of generated code; see Program."""
@@ -251,18 +195,6 @@ def _unit(expression: Expression, environment: Environment, *results: Type) -> U
     return Unit(expression, program)
 
 
-def _is_cheap(program: Program | CompileError) -> bool:
-    if isinstance(program, CompileError):
-        return True  # it is never evaluated
-    calls = (node for node in walk(parse(program.source)) if isinstance(node, Call))
-    # A join with a literal between the texts is as long whatever the input is.
-    return all(
-        call.function in _CHEAP_CALLS
-        or (call.function == "join" and all(isinstance(argument, Literal) for argument in call.args))
-        for call in calls
-    )
-
-
 def part_of(compiled: CompiledPolicy, *, is_selective: bool) -> fusion.Part | None:
     """What of a validating policy goes into the function that judges many together.
 
@@ -288,8 +220,6 @@ def part_of(compiled: CompiledPolicy, *, is_selective: bool) -> fusion.Part | No
         validations,
         variables,
         is_selective or compiled.policy.param_kind is not None,
-        lambda known: not compiled.speaks or compiled.has_cheap_messages(known),
-        compiled.message_reads,
     )
 
 

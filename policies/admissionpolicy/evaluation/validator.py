@@ -125,7 +125,6 @@ def conditions_hold(compiled: CompiledPolicy, params: Json | None, inputs: Input
 # Actions whose message people read at once. An explanation takes up to 100 times as long as the evaluation, which is
 # too long for frequent audit entries.
 _SHOWN: frozenset[ValidationAction] = frozenset({"Deny", "Warn"})
-_SPARE_FOR_MESSAGES = 8 * EXPRESSION_LIMIT
 
 
 def evaluate_policy(
@@ -213,9 +212,7 @@ class _Evaluation:
             outcomes = [group.evaluate(unit) for unit in compiled.validations]
         finally:
             self.inputs.spent(compiled.policy.name, group.used)
-        if all(outcome is True for outcome in outcomes) and (not compiled.speaks or self._may_skip_messages(group)):
-            return []
-        return list(self._judged(outcomes, group))
+        return [] if all(outcome is True for outcome in outcomes) else list(self._judged(outcomes, group))
 
     def _judged(self, outcomes: list[Value], group: Group) -> Iterator[Finding]:
         compiled = self.compiled
@@ -238,22 +235,19 @@ class _Evaluation:
                     reasons=group.reasons(unit, outcome) if actions & _SHOWN else (),
                 )
 
-    def _may_skip_messages(self, group: Group) -> bool:
-        """Whether messages that are not shown need no evaluation, because they cannot exceed the budget."""
-        spare = group.remaining - group.variables.cost >= _SPARE_FOR_MESSAGES
-        return spare and self.compiled.has_cheap_messages(group.variables.keys())
-
     def _messages(self, outcomes: list[Value], remaining: int) -> tuple[list[Value], SpentError | None]:
-        """The results of the messageExpressions, None where there is none, and the error if they exceed the budget."""
+        """The messages of validations that do not hold, None for the others, and the error if they exceed the budget.
+
+        kube-apiserver evaluates all of them: a policy whose messages are that expensive fails there on every request.
+        """
         compiled, nothing = self.compiled, [None] * len(outcomes)
-        if not compiled.speaks:
+        if not any(compiled.messages):
             return [*nothing], None
         names = self.inputs.names(self.params, namespace=compiled.reads_namespace, authorizer=False)
         group = Group(compiled.speaking, names, remaining, self.inputs.facts.expired)
-        skips = self._may_skip_messages(group)
         try:
             return [
-                None if unit is None or (skips and outcome is True) else group.evaluate(unit)
+                None if unit is None or outcome is True else group.evaluate(unit)
                 for unit, outcome in zip(compiled.messages, outcomes, strict=True)
             ], None
         except SpentError as error:

@@ -14,7 +14,7 @@ the limits, so no policy exceeds any of them, and what uses more of one is judge
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf
@@ -55,16 +55,13 @@ class Part:
     """The expressions of one policy.
 
     The policy has nothing to say if a condition is false, or if all validations are true. is_repeated: whether it is
-    evaluated for each of some parameters, or only for some requests. is_silent: whether it has nothing more to say if
-    these variables have been evaluated. afterwards: the variables that it reads for what it says.
+    evaluated for each of some parameters, or only for some requests.
     """
 
     conditions: Sequence[Expression]
     validations: Sequence[Expression]
     variables: Mapping[str, Expression]
     is_repeated: bool
-    is_silent: Callable[[Collection[str]], bool]
-    afterwards: Collection[str]
 
 
 class Fused(Protocol):
@@ -237,14 +234,6 @@ class _Fusion(Generator):
             expression, holds, _ = self.condition(validation.tree)
             self.line(f"if not ({expression}): fail()")
             self.known.update(holds)
-        if not part.is_silent(self._evaluated(part)):
-            for name in sorted(part.afterwards):
-                self._variable(name)
-            if not part.is_silent(self._evaluated(part)):
-                raise UnsupportedError
-
-    def _evaluated(self, part: Part) -> list[str]:
-        return [name for name in part.variables if ("variables", name) in self.known]
 
     # Variables
 

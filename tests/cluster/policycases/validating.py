@@ -201,11 +201,9 @@ def budgets() -> Iterator[Case]:
             yield validating(
                 f"budget-validations-{count}-{name}", *([TWO_CHECKS] * (count - 1)), f"!{TWO_CHECKS}", **given
             )
-        dear = {"expression": "true", "messageExpression": f"{EXPENSIVE} ? 'a' : 'b'"}
+        dear = {"expression": "false", "messageExpression": f"{EXPENSIVE} ? 'a' : 'b'"}
         for count in (12, 13):
             yield validating(f"budget-messages-{count}-{name}", *([dear] * count), asks=[BIG_MAP], **given)
-        last = {"expression": "false", "message": "no"}
-        yield validating(f"budget-messages-false-{name}", *([dear] * 13), last, asks=[BIG_MAP], **given)
         keys = [{"key": f"k{i}", "valueExpression": f"{EXPENSIVE} ? 'a' : 'b'"} for i in range(13)]
         yield validating(f"budget-annotations-{name}", "false", auditAnnotations=keys, asks=[BIG_MAP], **given)
     yield validating("budget-warn", *([TWO_CHECKS] * 15), bindings=[{"validationActions": ["Warn"]}])

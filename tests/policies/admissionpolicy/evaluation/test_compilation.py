@@ -92,63 +92,6 @@ def test_only_mutations_know_the_types_of_patches() -> None:
     assert "undeclared reference to 'Object'" in wrong.errors[0][1].full_reference()
 
 
-@pytest.mark.parametrize(
-    ("text", "cheap"),
-    [
-        pytest.param("'a' + string(object.data.a) + ' of ' + object.data.items.map(i, string(i))[0]", True, id="words"),
-        pytest.param("'%s is %d'.format([object.data.a, size(object.data)])", True, id="format"),
-        pytest.param("[object.data.a, object.data.a].join() + object.data.list.join('; ')", True, id="join"),
-        pytest.param("object.data.list.join(object.data.a)", False, id="join with a text of the object"),
-        pytest.param("object.data.a.matches('a+') ? 'a' : 'b'", False, id="pattern"),
-        pytest.param("object.data.a.contains(object.data.b) ? 'a' : 'b'", False, id="search"),
-        pytest.param("string(sets.intersects(object.data.a, object.data.b))", False, id="sets"),
-        pytest.param(f"'variables.{' ' * 90_000}'", True, id="blanks, once for all of them"),
-    ],
-)
-def test_messages_are_cheap_only_without_calls_whose_cost_can_explode(text: str, cheap: bool) -> None:  # noqa: FBT001
-    """Cheap ones need not be evaluated where nobody reads them: they could never have used up the budget."""
-    assert validating({"expression": "true", "messageExpression": text}).has_cheap_messages() is cheap
-
-
-def test_many_messages_are_not_cheap_together() -> None:
-    """Each may use up its own limit, and all together that of the policy; the variables that they read count, too."""
-    four = [{"expression": "true", "messageExpression": "'a'"}] * 4
-    reading = [*four[1:], {"expression": "true", "messageExpression": "string(variables.v)"}]
-    variables = [{"name": "v", "expression": "1"}]
-
-    assert validating(*four).has_cheap_messages()
-    assert validating(*four, variables=variables).has_cheap_messages()
-    assert not validating(*reading, variables=variables).has_cheap_messages()
-
-
-def test_what_messages_read_and_validations_read_before() -> None:
-    """A variable that was evaluated costs a message what it cost before, with all that it reads, cheap or not."""
-    variables = [
-        {"name": "dear", "expression": "object.data.a.matches('a+')"},
-        {"name": "middle", "expression": "variables.dear ? 'a' : 'b'"},
-        {"name": "shown", "expression": "variables.middle + '!'"},
-    ]
-    policy = validating({"expression": "true", "messageExpression": "variables.shown"}, variables=variables)
-
-    known = [[], ["dear"], ["middle"], ["shown"], ["dear", "middle"]]
-    assert [policy.has_cheap_messages(each) for each in known] == [False, True, True, True, True]
-
-
-@pytest.mark.parametrize(
-    ("text", "variable"),
-    [
-        pytest.param("[variables].map(v, string(v.dear))[0]", "object.data.a.matches('a+')", id="by-another-name"),
-        pytest.param("string(variables.dear)", "authorizer.group('').resource('x').check('y').allowed()", id="asking"),
-    ],
-)
-def test_messages_that_may_read_more_than_is_seen(text: str, variable: str) -> None:
-    """Where it cannot be told what a message will cost, it is evaluated."""
-    expression = {"expression": "true", "messageExpression": text}
-    policy = validating(expression, variables=[{"name": "dear", "expression": variable}])
-
-    assert not policy.has_cheap_messages()
-
-
 def test_the_namespace_is_read_only_where_it_is_named() -> None:
     """In any expression."""
     assert not validating("true").reads_namespace

@@ -101,28 +101,23 @@ class UrlPart(Enum):
     FRAGMENT = b"$&+,/:;=?@!()*"
 
 
-_FRAGMENT_SUFFICIENT = _ALWAYS | frozenset(b"!$&'()*+,;=:@[]%") | frozenset(UrlPart.FRAGMENT.value)
-
-
 class UrlError(ValueError):
     """A text is not a URL. The message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebUrl:
-    """The parts of a URL (net/url's URL). `raw_path` and `raw_fragment` are set only if escaping gives another text."""
+    """A URL as it was written, with its scheme in small letters, and its parts (net/url's URL).
 
+    raw_path: set only if escaping the path gives another text.
+    """
+
+    text: bytes
     scheme: bytes = b""
-    opaque: bytes = b""
-    user: tuple[bytes, bytes | None] | None = None  # name and password
     host: bytes = b""
     path: bytes = b""
     raw_path: bytes = b""
     query: bytes = b""
-    force_query: bool = False
-    omit_host: bool = False
-    fragment: bytes = b""
-    raw_fragment: bytes = b""
 
     @property
     def escaped_path(self) -> bytes:
@@ -130,13 +125,6 @@ class WebUrl:
         if self.raw_path and _PATH_SUFFICIENT.fullmatch(self.raw_path):
             return self.raw_path
         return b"*" if self.path == b"*" else escape(self.path, UrlPart.PATH)
-
-    @property
-    def escaped_fragment(self) -> bytes:
-        """The fragment as it was written if that was kept, else escaped."""
-        if self.raw_fragment and _FRAGMENT_SUFFICIENT.issuperset(self.raw_fragment):
-            return self.raw_fragment
-        return escape(self.fragment, UrlPart.FRAGMENT)
 
     @property
     def hostname(self) -> bytes:
@@ -154,36 +142,6 @@ class WebUrl:
         if colon >= 0 and _PORT.fullmatch(self.host, colon):
             return self.host[:colon], self.host[colon + 1 :]
         return self.host, b""
-
-    def __bytes__(self) -> bytes:
-        parts = [self.scheme + b":"] if self.scheme else []
-        parts += [self.opaque] if self.opaque else [self._authority(), self._path()]
-        if self.force_query or self.query:
-            parts += [b"?", self.query]
-        if self.fragment:
-            parts += [b"#", self.escaped_fragment]
-        return b"".join(parts)
-
-    def _authority(self) -> bytes:
-        if not (self.scheme or self.host or self.user) or (self.omit_host and not self.host and not self.user):
-            return b""
-        slashes = b"//" if self.host or self.path or self.user else b""
-        return slashes + self._userinfo() + escape(self.host, UrlPart.HOST)
-
-    def _userinfo(self) -> bytes:
-        if self.user is None:
-            return b""
-        name, password = self.user
-        secret = b"" if password is None else b":" + escape(password, UrlPart.USER)
-        return escape(name, UrlPart.USER) + secret + b"@"
-
-    def _path(self) -> bytes:
-        path = self.escaped_path
-        if path and not path.startswith(b"/") and self.host:
-            return b"/" + path
-        if not (self.scheme or self.host or self.user) and b":" in path.partition(b"/")[0]:
-            return b"./" + path
-        return path
 
     def parameters(self) -> dict[bytes, list[bytes]]:
         """The parameters of the query, without malformed ones (URL.Query)."""
@@ -218,14 +176,11 @@ def parse_url(text: str) -> WebUrl:
     shown = before
     try:
         url = _parse(before, request=False)
-        if not fragment:
-            return url
         shown = raw
-        plain = unescape(fragment, UrlPart.FRAGMENT)
+        unescape(fragment, UrlPart.FRAGMENT)
     except UrlError as error:
         raise UrlError(f"parse {quote(shown)}: {error}") from None
-    kept = b"" if escape(plain, UrlPart.FRAGMENT) == fragment else fragment
-    return replace(url, fragment=plain, raw_fragment=kept)
+    return replace(url, text=url.text + raw[len(before) :])
 
 
 def _parse(raw: bytes, *, request: bool) -> WebUrl:
@@ -234,27 +189,25 @@ def _parse(raw: bytes, *, request: bool) -> WebUrl:
     if not raw and request:
         raise UrlError("empty url")
     if raw == b"*":
-        return WebUrl(path=b"*")
+        return WebUrl(raw, path=b"*")
     if raw.startswith(b":"):
         raise UrlError("missing protocol scheme")
     match = _SCHEME.match(raw)
     scheme, rest = (match[1].lower(), raw[match.end() :]) if match else (b"", raw)
-    force_query = rest.endswith(b"?") and rest.count(b"?") == 1
+    text = scheme + raw[len(scheme) :]
     rest, _, query = rest.partition(b"?")
     if not rest.startswith(b"/"):
         if scheme:
-            return WebUrl(scheme=scheme, opaque=rest, query=query, force_query=force_query)
+            return WebUrl(text, scheme, query=query)
         _refuse_relative(rest, request=request)
-    user, host, omit_host = None, b"", False
+    host = b""
     if rest.startswith(b"//") and (scheme or (not request and not rest.startswith(b"///"))):
         slash = rest.find(b"/", 2)
         authority, rest = (rest[2:], b"") if slash < 0 else (rest[2:slash], rest[slash:])
-        user, host = _authority(scheme, authority)
-    elif scheme and rest.startswith(b"/"):
-        omit_host = True
+        host = _authority(scheme, authority)
     path = unescape(rest, UrlPart.PATH)
     raw_path = b"" if escape(path, UrlPart.PATH) == rest else rest
-    return WebUrl(scheme, b"", user, host, path, raw_path, query, force_query, omit_host)
+    return WebUrl(text, scheme, host, path, raw_path, query)
 
 
 def _refuse_relative(rest: bytes, *, request: bool) -> None:
@@ -264,15 +217,15 @@ def _refuse_relative(rest: bytes, *, request: bool) -> None:
         raise UrlError("first path segment in URL cannot contain colon")
 
 
-def _authority(scheme: bytes, authority: bytes) -> tuple[tuple[bytes, bytes | None] | None, bytes]:
+def _authority(scheme: bytes, authority: bytes) -> bytes:
+    """The host; a user and password before it have to be valid."""
     userinfo, at, rest = authority.rpartition(b"@")
     host = _host(scheme, rest)
-    if not at:
-        return None, host
-    if not _USERINFO.fullmatch(userinfo):
-        raise UrlError("net/url: invalid userinfo")
-    name, colon, password = userinfo.partition(b":")
-    return (unescape(name, UrlPart.USER), unescape(password, UrlPart.USER) if colon else None), host
+    if at:
+        if not _USERINFO.fullmatch(userinfo):
+            raise UrlError("net/url: invalid userinfo")
+        unescape(userinfo, UrlPart.USER)
+    return host
 
 
 def _host(scheme: bytes, host: bytes) -> bytes:

@@ -228,14 +228,14 @@ URL_TYPE = types.struct("kubernetes.URL")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class URL(Incomparable):
-    """A URL. Two are equal if their normalized texts are."""
+    """A URL. Two are equal if their texts are, but for the case of the scheme."""
 
     cel_type: ClassVar[Type] = URL_TYPE
     identity = str
     parts: WebUrl
 
     def __str__(self) -> str:
-        return text_of(bytes(self.parts))
+        return text_of(self.parts.text)
 
 
 def read_url(text: str) -> URL:

@@ -57,11 +57,8 @@ def _quoted(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9][0-9_]*)?")
-_HEXADECIMAL = re.compile(r"[+-]?0[xX](?=_*(?:\._*)?[0-9a-fA-F])[0-9a-fA-F_]*(?:\.[0-9a-fA-F_]*)?[pP][+-]?[0-9][0-9_]*")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPECIAL = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE | re.ASCII)
-_UNDERSCORES = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
-_DECIMAL_UNDERSCORES = re.compile(r"(?<![0-9])_|_(?![0-9])")
 _INT_MIN, _INT_MAX, _UINT_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 _LONGEST_INTEGER = 20  # digits of 2**64 - 1
 
@@ -101,18 +98,9 @@ def atoi(text: str) -> int:
 
 
 def double(text: str) -> float | None:
-    """A floating-point number in Go's grammar (strconv.ParseFloat); None for any other text and for an overflow."""
-    if _HEXADECIMAL.fullmatch(text):
-        if "_" in text and _UNDERSCORES.search(text):
-            return None
-        try:
-            return float.fromhex(text.replace("_", ""))
-        except OverflowError:
-            return None
+    """A floating-point number (strconv.ParseFloat, without hexadecimal ones); None for other texts and an overflow."""
     if _DECIMAL.fullmatch(text):
-        if "_" in text and _DECIMAL_UNDERSCORES.search(text):
-            return None
-        value = float(text.replace("_", ""))
+        value = float(text)
         return None if math.isinf(value) else value
     return float(text) if _SPECIAL.fullmatch(text) else None
 

@@ -57,23 +57,9 @@ def _part(whole: str, fraction: str, name: str) -> int | None:
     total = int(whole or "0") * unit
     if total > _LONGEST - _LONGEST % unit:
         return None
-    if fraction:
-        number, scale = _fraction(fraction[1:])
-        total += int(float(number) * (float(unit) / scale))
+    digits = fraction[1:19]
+    total += int(digits or "0") * unit // 10 ** len(digits)
     return None if total > _LONGEST else total
-
-
-def _fraction(digits: str) -> tuple[int, float]:
-    """The number from as many digits as fit into an int64, and its divisor (leadingFraction of Go's time)."""
-    number, scale = 0, 1.0
-    for digit in digits:
-        if number > _INT_MAX // 10:
-            break
-        longer = number * 10 + int(digit)
-        if longer > _LONGEST:
-            break
-        number, scale = longer, scale * 10
-    return number, scale
 
 
 def format_duration(nanoseconds: int) -> str:

@@ -26,12 +26,6 @@ _DIGITS_LIMIT = 100_000
 _FLOAT_EXPONENT = 309  # no double has so large a power of ten
 
 
-def wrap(number: int, bits: int) -> int:
-    """A number as a signed integer in Go, which keeps only the lower bits."""
-    half = 1 << bits - 1
-    return (number + half) % (1 << bits) - half
-
-
 @dataclass(frozen=True, slots=True)
 class Small:
     """`value * 10**scale` with a value of 64 bits."""
@@ -59,15 +53,15 @@ class Small:
         if self.value == 0:
             return other
         scale = min(self.scale, other.scale)
-        left = shifted(self.value, wrap(self.scale - scale, 32))
-        right = shifted(other.value, wrap(other.scale - scale, 32))
+        left = shifted(self.value, self.scale - scale)
+        right = shifted(other.value, other.scale - scale)
         if left is None or right is None or not INT_MIN <= left + right <= INT_MAX:
             return None
         return Small(left + right, scale)
 
     def negated(self) -> Small:
         """The negated number. As in Go, the smallest number does not change."""
-        return Small(wrap(-self.value, 64), self.scale)
+        return self if self.value == INT_MIN else Small(-self.value, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +168,7 @@ TYPE = types.struct("kubernetes.Quantity")
 _DIGITS, _FORMER_DIGITS, _PLACES = 19, 18, 9  # of 64 bits; nano is the smallest unit
 # Possessive quantifiers, because the reference reads from left to right and never backtracks.
 _TEXT = re.compile(r"([+-]?+0*+([0-9]*+)(?:\.([0-9]*+))?+)([eEinumkKMGTP]*+[-+]?+[0-9]*+)")
+_LONGEST_EXPONENT = 10
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 _WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _WRONG_NUMBER = "unable to parse numeric part of quantity"
@@ -256,15 +251,9 @@ def _suffix(suffix: str) -> tuple[Form, int]:
     if suffix in _BINARY:
         return Form.BINARY, _BINARY[suffix]
     match = _EXPONENT.fullmatch(suffix)
-    if not match:
+    if not match or len(match[1]) > _LONGEST_EXPONENT:
         raise CelError(_WRONG_SUFFIX)
-    digits = match[1].lstrip("+-").lstrip("0") or "0"
-    if len(digits) > 19:
-        raise CelError(_WRONG_SUFFIX)
-    exponent = -int(digits) if match[1][0] == "-" else int(digits)
-    if not INT_MIN <= exponent <= INT_MAX:
-        raise CelError(_WRONG_SUFFIX)
-    return Form.EXPONENT, wrap(exponent, 32)
+    return Form.EXPONENT, int(match[1])
 
 
 def _small(whole: str, fraction: str, form: Form, exponent: int, most: int) -> Small | None:
@@ -273,7 +262,7 @@ def _small(whole: str, fraction: str, form: Form, exponent: int, most: int) -> S
     if form is Form.BINARY:
         room = 15 - len(whole) - exponent * 3 // 10 - 1
         return None if fraction or room < 0 else Small(int(whole) << exponent, 0)
-    scale = wrap(exponent - len(fraction), 32)
+    scale = exponent - len(fraction)
     if digits > most or scale < -_PLACES:
         return None
     return Small(int(whole + fraction), scale)
@@ -298,7 +287,7 @@ def _large(text: str, form: Form, exponent: int, *, exact: bool) -> Quantity:
     if form is Form.BINARY:
         number = EXACT.multiply(number, Decimal(2**exponent))
     else:
-        number, places = EXACT.scaleb(number, exponent), wrap(places - exponent, 32)
+        number, places = EXACT.scaleb(number, exponent), places - exponent
     if number:
         number, places = round_up(number, _PLACES), min(places, _PLACES) if exact else _PLACES
     if form is Form.BINARY:

@@ -123,6 +123,17 @@ class SelectorRequirement(Struct, frozen=True):
         """Whether labels meet the requirement. NotIn is also met where the key is absent."""
         return holds(self.operator, labels.get(self.key), self.values)
 
+    def excludes(self, other: SelectorRequirement) -> bool:
+        """Whether no labels meet this requirement and another one. Numbers are not compared with each other."""
+        pair = {self.operator: self, other.operator: other}
+        if self.key != other.key:
+            return False
+        if self.operator == other.operator:
+            return self.operator == "In" and set(self.values).isdisjoint(other.values)
+        if "DoesNotExist" in pair:
+            return "NotIn" not in pair
+        return pair.keys() == {"In", "NotIn"} and set(pair["In"].values) <= set(pair["NotIn"].values)
+
     def to_json(self) -> dict[str, Any]:
         """The requirement in the API's form."""
         values = {"values": list(self.values)} if self.values else {}

@@ -15,7 +15,7 @@ from policies.cel.recursion import deeply
 from policies.cel.syntax.ast import Call, Node, Select, walk
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Issue
-from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.match import LabelSelector
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, Release
 from policies.kubernetes.spelling import closest
@@ -131,22 +131,13 @@ def _of_selector(selector: LabelSelector, subject: LintSubject, path: Path) -> I
     requirements = selector.requirements
     for index, requirement in enumerate(requirements):
         for other in requirements[:index]:
-            if requirement.key == other.key and _contradict(requirement, other):
+            if requirement.excludes(other):
                 both = " and ".join(
                     f"{each.operator} [{', '.join(each.values)}]" if each.values else each.operator
                     for each in (other, requirement)
                 )
                 message = f"no object can meet both requirements for the label {requirement.key}: {both}"
                 yield subject.at(_ID, path, message, "remove one of them")
-
-
-def _contradict(requirement: SelectorRequirement, other: SelectorRequirement) -> bool:
-    pair = {requirement.operator: requirement, other.operator: other}
-    if "DoesNotExist" in pair:
-        return bool({"In", "Exists"} & set(pair))
-    if requirement.operator == other.operator == "In":
-        return not set(requirement.values) & set(other.values)
-    return {"In", "NotIn"} == set(pair) and set(pair["In"].values) <= set(pair["NotIn"].values)
 
 
 def _overlap(rule: NamedRule, other: NamedRule) -> bool:

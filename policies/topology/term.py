@@ -129,28 +129,8 @@ def clash(demand: NodeDemand, terms: Sequence[Term]) -> bool:
     """Whether no Node can meet what a user demands, and one of `terms`."""
     own = [(*demand.selector, *(written or ())) for written in demand.terms or ((),)]
     return bool(terms) and all(
-        any(_contradicts(mine, one) for mine in written for one in term if mine.key == one.key)
-        for written in own
-        for term in terms
+        any(mine.excludes(one) for mine in written for one in term) for written in own for term in terms
     )
-
-
-def _contradicts(written: SelectorRequirement, requirement: SelectorRequirement) -> bool:
-    """Whether no label meets two requirements about the same key."""
-    operator, values = written.operator, written.values
-    match requirement.operator:
-        case "In":
-            is_other = operator == "In" and set(values).isdisjoint(requirement.values)
-            is_none = operator == "NotIn" and set(requirement.values) <= set(values)
-            return is_other or is_none or operator == "DoesNotExist"
-        case "NotIn":
-            return operator == "In" and set(values) <= set(requirement.values)
-        case "Exists":
-            return operator == "DoesNotExist"
-        case "DoesNotExist":
-            return operator in ("In", "Exists", "Gt", "Lt")
-        case _:  # of no topology
-            return False
 
 
 def to_json(term: Term) -> list[JsonObject]:

@@ -21,7 +21,6 @@ Values never change after they are made: lists and dicts belong to the request. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -104,12 +103,12 @@ class Typed(Protocol):
 class Incomparable:
     """A library's value that cannot be compared with a value of another type.
 
-    identity: what two equal values have in common. Python's `==` fails as well, so generated code may use it.
+    identity: returns what two equal values have in common. Python's `==` fails as well, so generated code may use it.
     """
 
     __slots__ = ()
     cel_type: ClassVar[Type]
-    identity: ClassVar[Callable[[Any], Any]]
+    identity: ClassVar[Any]
 
     def __eq__(self, other: object) -> bool:
         """Whether the values are equal. Raises CelError for a value of another type."""

@@ -225,10 +225,10 @@ def _priority(spec: JsonObject, facts: Facts) -> int | None:
 def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> tuple[Term, ...]:
     """The terms of which a Node must meet one: the user's, each combined with each of `terms`, and the Node's name."""
     written = node_demand(spec).terms
-    if written is not None and not any(written):
-        raise _MalformedError("its nodeAffinity matches no Node")
     if None in (written or ()):
         raise _MalformedError("a term of its nodeAffinity is malformed")
+    if written is not None and not any(written):
+        raise _MalformedError("its nodeAffinity matches no Node")
     own = [term for term in written or () if term]
     alternatives = [(*mine, *given) for mine in own or [()] for given in terms or [()]]
     if name := spec.get("nodeName"):

@@ -248,7 +248,7 @@ class Generator(emitter.Emitter):
 
     def _membership(self, node: ast.Call, container: ast.ListLiteral) -> str:
         """`x in [1, 2]`, a look-up in literal values, as in `plan.py`."""
-        values = _constant_of(container) if emitter.is_constant(container) else None
+        values: Any = _constant_of(container) if emitter.is_constant(container) else None
         contains = None if values is None else membership(values)
         if contains is None:
             return inline.generate(self, node)

@@ -172,8 +172,11 @@ def walk(node: Node) -> Iterator[Node]:
 
 def variable(node: Node) -> str | None:
     """The `x` of `variables.x`; None for any other node. Only the caller knows whether a macro hides `variables`."""
-    is_variable = isinstance(node, Select) and isinstance(node.operand, Ident) and node.operand.name == "variables"
-    return node.field if is_variable else None
+    match node:
+        case Select(operand=Ident(name="variables"), field=name):
+            return name
+        case _:
+            return None
 
 
 def variables(tree: Node) -> frozenset[str] | None:

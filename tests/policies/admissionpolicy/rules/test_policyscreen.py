@@ -130,8 +130,7 @@ def test_templates_are_judged_together() -> None:
     assert _asked(rules, deployment()) == ["p1"]
 
 
-@pytest.mark.parametrize("prepared", [False, True])
-def test_an_evaluation_that_takes_too_long_names_its_policy(prepared: bool) -> None:  # noqa: FBT001 - one of two ways
+def test_an_evaluation_that_takes_too_long_names_its_policy() -> None:
     """Reviews for this rule go to the child process from then on."""
 
     def expired() -> bool:
@@ -139,10 +138,9 @@ def test_an_evaluation_that_takes_too_long_names_its_policy(prepared: bool) -> N
 
     rules = _rules("true", _COSTLY, "true")
     asked = request(pod())
-    if prepared:
-        engine.validate(asked, rules, FACTS)
-        for screener in rules.screeners:
-            screener.prepare()
+    engine.validate(asked, rules, FACTS)
+    for screener in rules.screeners:
+        screener.prepare()
     with pytest.raises(PostponedError) as caught:
         engine.validate(asked, rules, StaticFacts(TODAY, expired=expired))
 

@@ -253,7 +253,11 @@ def test_lone_surrogates_in_the_text_of_an_expression() -> None:
     assert program.evaluate(names({"a": "b"})).value is False
 
 
-@pytest.mark.parametrize("text", EXPRESSIONS)
+_EXACT = ("exists_one", "sortBy", "optMap", "[?object", "?'b'")
+"""Parts of expressions that are left to the exact evaluator."""
+
+
+@pytest.mark.parametrize("text", [text for text in EXPRESSIONS if not any(part in text for part in _EXACT)])
 def test_usual_expressions(text: str) -> None:
     """Any expression becomes code of the same few kinds."""
     _, generated = _compiled(text)

@@ -204,6 +204,8 @@ def budgets() -> Iterator[Case]:
         dear = {"expression": "false", "messageExpression": f"{EXPENSIVE} ? 'a' : 'b'"}
         for count in (12, 13):
             yield validating(f"budget-messages-{count}-{name}", *([dear] * count), asks=[BIG_MAP], **given)
+        last = {"expression": "false", "message": "no"}
+        yield validating(f"budget-messages-false-{name}", *([dear] * 13), last, asks=[BIG_MAP], **given)
         keys = [{"key": f"k{i}", "valueExpression": f"{EXPENSIVE} ? 'a' : 'b'"} for i in range(13)]
         yield validating(f"budget-annotations-{name}", "false", auditAnnotations=keys, asks=[BIG_MAP], **given)
     yield validating("budget-warn", *([TWO_CHECKS] * 15), bindings=[{"validationActions": ["Warn"]}])

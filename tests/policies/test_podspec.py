@@ -134,9 +134,9 @@ def test_terms() -> None:
     yes: list[Any] = [[_zone("b"), _zone("a")], [{}, _zone("a")]]
     no: list[Any] = [[_zone("b"), _zone("c")], [], None, "zone"]
 
-    assert [terms for terms in (*yes, *no) if allows(_affinity(terms), _NODE)] == yes
+    assert [terms for terms in (*yes, *no) if node_demand(_affinity(terms)).allows(_NODE)] == yes
     assert [
-        allows({"nodeSelector": {"rack": rack}, **_affinity([_zone(zone)])}, _NODE)
+        node_demand({"nodeSelector": {"rack": rack}, **_affinity([_zone(zone)])}).allows(_NODE)
         for rack, zone in (("12", "a"), ("13", "a"), ("12", "b"))
     ] == [True, False, False]
 
@@ -149,7 +149,8 @@ def test_nothing_required_allows_every_node() -> None:
         {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}},
     ]
 
-    assert [spec for spec in ({}, *({"affinity": each} for each in affinities)) if not allows(spec, _NODE)] == []
+    specs = ({}, *({"affinity": each} for each in affinities))
+    assert [spec for spec in specs if not node_demand(spec).allows(_NODE)] == []
 
 
 def test_malformed_requirements_match_nothing() -> None:
@@ -161,7 +162,7 @@ def test_malformed_requirements_match_nothing() -> None:
     ]
     lists: list[Any] = [1, {"key": "zone"}, *([requirement] for requirement in requirements)]
 
-    assert [odd for odd in lists if allows(_affinity([{"matchExpressions": odd}]), _NODE)] == []
+    assert [odd for odd in lists if node_demand(_affinity([{"matchExpressions": odd}])).allows(_NODE)] == []
 
 
 def test_thousandths() -> None:

@@ -21,7 +21,7 @@ FEWEST = {
     "edges": 1338,
     "extlists": 157,
     "found": 147,
-    "golang": 176,
+    "golang": 168,
     "kubernetes": 139,
     "libraries": 864,
     "macros": 393,

@@ -62,7 +62,8 @@ async def test_reviews_in_a_child_process_are_traced(tmp_path: Path) -> None:
         (trace,) = {span.trace for span in receiver.spans}
         review, *parts = receiver.of(trace)
         assert (review.name, review.parent) == ("review", "")
-        assert sorted({part.name for part in parts} - {"rule"}) == ["child", "decode", "encode", "receive"]
+        names = [part.name for part in parts if part.name != "rule"]
+        assert sorted(names) == ["child", "decode", "encode", "receive"]
 
 
 async def test_a_receiver_that_is_down_keeps_nobody_waiting(tmp_path: Path) -> None:

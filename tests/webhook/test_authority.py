@@ -253,6 +253,9 @@ async def test_a_rotation_goes_step_by_step(world: _World) -> None:
         new, bridge = manage.authority, manage.leaf
         assert (manage.bundle, first == bridge) == ({old, new}, False)
 
+        manage.shown = [bridge.certificate, bridge.certificate]  # by a CA that clients do not know yet
+        await manage.turn()
+        assert manage.bundle == {old, new}
         manage.known = {old, new}
         for other in ([None], [first.certificate], []):  # a replica that is silent, one that is behind, none at all
             manage.shown = [bridge.certificate, *other] if other else []

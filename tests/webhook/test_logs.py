@@ -190,20 +190,13 @@ def test_a_line_is_one_json_object(stream: _Stream) -> None:
     """JSON lines have time, level and event first; values that JSON does not know become text."""
     logs.configure("info", "auto", stream)
 
-    structlog.get_logger().warning("of note", where=Path("a/b"), text="two\nlines", error=ValueError("x"), number=1)
+    structlog.get_logger().warning("of note", where=Path("a/b"), text="two\nlines", error=ValueError("x"), n=1)
 
     (line,) = stream.lines
     event = json.loads(line)
     assert list(event)[:3] == ["timestamp", "level", "event"]
     assert event.pop("timestamp").endswith("Z")
-    assert event == {
-        "level": "warning",
-        "event": "of note",
-        "where": "a/b",
-        "text": "two\nlines",
-        "error": "x",
-        "number": 1,
-    }
+    assert event == {"level": "warning", "event": "of note", "where": "a/b", "text": "two\nlines", "error": "x", "n": 1}
 
 
 def test_a_line_of_text_forges_no_other(stream: _Stream) -> None:

@@ -135,9 +135,10 @@ def test_the_kinds_of_each_scope() -> None:
 
 def test_removals_are_cluster_scoped() -> None:
     """Only the condition for cluster-scoped objects asks about removals, on Nodes and Namespaces."""
-    old: Json = {"metadata": {"labels": {"a.coreweave.com/b": "1"}}}
+    new: Json = {"metadata": {"labels": {"a.coreweave.com/kept": "1"}}}
+    old = merged(new, {"metadata": {"labels": {"a.coreweave.com/gone": "1"}}})
     found = {
-        (kind, scope): _holds(_labels(cluster_scope=scope), {"metadata": {}}, old, kind=_kind(group, kind))
+        (kind, scope): _holds(_labels(cluster_scope=scope), new, old, kind=_kind(group, kind))
         for group, kind in (("", "Node"), ("", "Namespace"), ("example.org", "Widget"))
         for scope in (False, True)
     }

@@ -93,6 +93,8 @@ def test_validity_allows_for_clocks_behind_ours(now: datetime) -> None:
     for issuer, life in (*lives, (short, timedelta(minutes=30))):
         leaf = issuer.issue(["a.example"], now, lifetime=life)
         assert (leaf.not_before, leaf.not_after) == (now - min(CLOCK_SKEW, life / 2), now + life)
+    early = short.issue(["a.example"], now - timedelta(minutes=10), lifetime=timedelta(minutes=30))
+    assert early.not_before == short.not_before
 
 
 def test_serials_are_random_and_positive(authority: Authority, now: datetime) -> None:

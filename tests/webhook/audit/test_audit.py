@@ -88,10 +88,10 @@ async def test_a_change_is_told_with_its_path() -> None:
     assert judged.findings == (Finding(subject, "tolerations", "mutate", "spec.tolerations", text),)
 
 
-@pytest.mark.parametrize(("field", "spec"), [("f:containers", {}), ("f:nodeName", {"nodeName": "n"})])
+@pytest.mark.parametrize(("field", "spec"), [("f:containers", {}), ("f:nodeName", {"nodeName": "n"}), ("", {})])
 def test_an_object_is_judged_as_it_was_sent(field: str, spec: dict[str, str]) -> None:
     """Status, what the API server wrote and the scheduler's choice are left out; a Node that the author named stays."""
-    managers = [{"manager": "kubectl", "fieldsV1": {"f:spec": {field: {}}}}]
+    managers = [{"manager": "kubectl", "fieldsV1": {"f:spec": {field: {}}}}] if field else []
     metadata = {"name": "x", "uid": "u", "resourceVersion": "7", "managedFields": managers}
     head, status = {"apiVersion": "v1", "kind": "Pod"}, {"status": {"phase": "Running"}}
     pod = {**head, "metadata": metadata, "spec": {"nodeName": "n"}, **status}

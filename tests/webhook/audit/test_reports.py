@@ -164,9 +164,10 @@ _NOTED = _itself("noted", "audit")
             [_of_pod("latest"), _itself("broken", "error"), _itself("b"), _itself("b", path="x"), _NOTED],
             "Deployment by b, broken; Pod by latest. b: No.",
         ),
-        ([_itself(f"p-{number}") for number in range(7)], "Deployment by p-0, p-1, p-2, p-3, p-4 and others. p-0: No."),
+        ([_itself(f"p-{number}") for number in range(5)], "Deployment by p-0, p-1, p-2, p-3, p-4. p-0: No."),
+        ([_itself(f"p-{number}") for number in range(6)], "Deployment by p-0, p-1, p-2, p-3, p-4 and others. p-0: No."),
     ],
-    ids=["itself", "its Pods", "both", "many"],
+    ids=["itself", "its Pods", "both", "all", "many"],
 )
 def test_it_says_what_would_be_refused(findings: list[Finding], text: str) -> None:
     """Kinds with the policies that would refuse them, the gravest finding with its remedy, and where the rest is."""

@@ -144,9 +144,12 @@ def test_versions() -> None:
         return topologyfiles.version(("all", "alone.json"))
 
     found = [version(one="{}"), version(alone="{}"), version(one="[]"), version(two="[]")]
-
     Path("all/one.json").touch()
-    assert (version(), len(set(found))) == (found[3], 4)
+    same = version()
     Path("alone.json").unlink()
     Path("all/two.json").unlink()
-    assert version(one="{}") == found[0]
+    Path("alone.json").symlink_to("alone.json")
+    unreadable = version(one="{}")
+    Path("alone.json").unlink()
+
+    assert (same, len({*found, unreadable}), version()) == (found[3], 5, found[0])

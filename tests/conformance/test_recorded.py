@@ -27,7 +27,7 @@ FEWEST = {
     "macros": 393,
     "mutation": 171,
     "operators": 939,
-    "optionals": 314,
+    "optionals": 316,
     "real_deployment": 134,
     "real_ingress": 14,
     "real_node": 10,

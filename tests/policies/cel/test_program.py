@@ -112,6 +112,15 @@ def test_the_clock(exactly: bool) -> None:  # noqa: FBT001
     assert len(asked) == 3
 
 
+def test_the_clock_is_asked_where_turns_cost_little() -> None:
+    """The exact evaluator asks at every 256th turn of a loop, however little the turns cost."""
+    asked: list[int] = []
+    text = "object.l.all(x, true)"
+    evaluation = compiled(text).evaluate_exactly(names({"l": NUMBERS[:600]}), expired=lambda: bool(asked.append(1)))
+
+    assert (evaluation.value, len(asked)) == (True, 600 // 256)
+
+
 def test_unanswered_checks_pass_through() -> None:
     """A check without an answer ends the evaluation as an exception, and is no failure that `||` absorbs."""
     program = compiled("authorizer.group('').resource('pods').check('get').allowed() || true")

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from policies.cel.cases import CaseError, CelCase, Outcome, cases, difference, encode
+from policies.cel.cases import CaseError, CelCase, Outcome, authorizer_rules, cases, difference, encode
+from policies.cel.library.authorizer import Check, User
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import NONE
 
@@ -97,3 +98,12 @@ def test_the_difference_is_named(expect: dict[str, Any] | None, outcome: Outcome
     """The first one, in the order of stage, error, type, value, cost."""
     found = difference(CelCase(id="x", expression="1", expect=expect), outcome)
     assert found == text or (text is not None and found is not None and found.startswith(text))
+
+
+def test_the_first_rule_that_matches_answers_a_check() -> None:
+    """What none matches is denied."""
+    rules = [{"verb": "get", "allowed": True, "reason": "first"}, {"user": "bob", "allowed": True, "reason": "second"}]
+    (case,) = cases({"fixtures": {"authorizer": rules}, "cases": [{"expression": "1"}]})
+    checks = [Check(user=User(name), verb=verb) for name, verb in (("bob", "get"), ("bob", "list"), ("eve", "list"))]
+
+    assert [authorizer_rules(case.inputs).answer(check).reason for check in checks] == ["first", "second", "no rule"]

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from certs.authority import new_authority
 from certs.serving import ServingContext
+from cluster import manifests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cluster.manifests import Manifest
-
-VERSIONS = ("v1", "v2")
-"""That of requests, and that of the storage."""
 
 DEFINITION = "gadgets.labels.test"
 
@@ -73,16 +71,7 @@ def _labelled(metadata: Manifest, label: str) -> Manifest:
 
 
 def gadgets(conversion: Manifest) -> Manifest:
-    """Return a definition of a kind with a conversion."""
-    schema = {"openAPIV3Schema": {"type": "object"}}
-    versions = [{"name": name, "served": True, "storage": name == VERSIONS[1], "schema": schema} for name in VERSIONS]
-    names = {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": DEFINITION},
-        "spec": {
-            "group": "labels.test", "scope": "Namespaced", "names": names, "versions": versions,
-            "conversion": conversion,
-        },
-    }  # fmt: skip
+    """Return a definition of a kind with a conversion, of requests in v1 to v2, which is stored."""
+    definition = manifests.custom_resource("Gadget", "labels.test", "v2", "v1", schema={"type": "object"})
+    definition["spec"]["conversion"] = conversion
+    return definition

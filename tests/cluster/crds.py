@@ -14,7 +14,7 @@ from cluster.kubectl import KubectlError
 from cluster.polling import NotYet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
@@ -44,24 +44,7 @@ _GROUP = _map(["workerTemplate"], size=_NUMBER, leaderTemplate=_ANYTHING, worker
 
 
 def _definition(kind: str, plural: str, group: str, versions: Sequence[str], spec: Manifest, scope: str) -> Manifest:
-    """The first version is the one that is stored."""
-    schema = {"openAPIV3Schema": _map(spec=spec)}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},  # asked for in *.k8s.io
-        },
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [
-                {"name": name, "served": True, "storage": name == versions[0], "schema": schema} for name in versions
-            ],
-        },
-    }
+    return manifests.custom_resource(kind, group, *versions, scope=scope, plural=plural, schema=_map(spec=spec))
 
 
 JOB_SET = _definition(
@@ -147,6 +130,20 @@ def remove(control_plane: ControlPlane, *definitions: Manifest) -> None:
     """Remove definitions (by admin), with all objects of their kinds."""
     names = [f"crd/{each['metadata']['name']}" for each in definitions]
     control_plane.kubectl("delete", *names, user="admin", check=True)  # which waits until they are gone
+
+
+def kinds_of(objects: Iterable[Manifest]) -> list[Manifest]:
+    """Return a definition of each kind among objects that is not Kubernetes' own, of which nothing is said."""
+    versions: dict[tuple[str, str], set[str]] = {}
+    for each in objects:
+        group, _, version = each["apiVersion"].rpartition("/")
+        if ("." in group and not group.endswith(".k8s.io")) or group == "jobset.x-k8s.io":
+            versions.setdefault((each["kind"], group), set()).add(version)
+    scopes = {"ClusterTrainingRuntime": "Cluster"}
+    return [
+        manifests.custom_resource(*kind, *sorted(served), scope=scopes.get(kind[0], "Namespaced"))
+        for kind, served in sorted(versions.items())
+    ]
 
 
 def other_projects(group: str) -> list[Manifest]:

@@ -85,23 +85,36 @@ def namespace(name: str, labels: Mapping[str, str] | None = None) -> Manifest:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels or {})}}
 
 
-def custom_resource(kind: str, group: str, version: str, *, scope: str = "Namespaced") -> Manifest:
-    """Return the CustomResourceDefinition of a kind of which nothing is said, but that its status is written apart."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+def custom_resource(
+    kind: str, group: str, *versions: str, scope: str = "Namespaced", plural: str = "", schema: Manifest | None = None
+) -> Manifest:
+    """Return the CustomResourceDefinition of a kind, by default of any form; its status is written apart.
+
+    The first version is the one that is stored.
+    """
+    form = {"openAPIV3Schema": schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     singular = kind.lower()
+    plural = plural or f"{singular}s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{singular}s.{group}",
+            "name": f"{plural}.{group}",
             "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},  # asked for in *.k8s.io
         },
         "spec": {
             "group": group,
             "scope": scope,
-            "names": {"kind": kind, "plural": f"{singular}s", "singular": singular},
+            "names": {"kind": kind, "plural": plural, "singular": singular},
             "versions": [
-                {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": version == versions[0],
+                    "schema": form,
+                    "subresources": {"status": {}},
+                }
+                for version in versions
             ],
         },
     }

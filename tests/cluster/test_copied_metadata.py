@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster import crds, workloads
+from cluster import crds, manifests, workloads
 from cluster.polling import NotYet
 from policies.objects.fieldpath import Wildcard
 from policies.objects.workload import BUILT_IN, Workload
@@ -154,27 +154,6 @@ NATIVE_GROUPS = ("", "apps", "batch", "resource.k8s.io")
 CUSTOM = [row for row in BUILT_IN if row.group not in NATIVE_GROUPS]
 
 
-def definition(row: Workload) -> Manifest:
-    """Return a CustomResourceDefinition that takes objects of any shape."""
-    plural = row.kind.lower() + "s"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    scope = "Cluster" if row.kind in ("ClusterTrainingRuntime", "NodePool") else "Namespaced"
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{row.group}",
-            "annotations": {"api-approved.kubernetes.io": "https://example.org/approved"},
-        },
-        "spec": {
-            "group": row.group,
-            "names": {"kind": row.kind, "plural": plural, "singular": row.kind.lower(), "listKind": row.kind + "List"},
-            "scope": scope,
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-
-
 def filled(row: Workload, namespace: str, labels: dict[str, str]) -> tuple[Manifest, list[str]]:
     """Return an object of the kind with labels at every place, and the paths to them."""
     places = [
@@ -214,10 +193,12 @@ def filled(row: Workload, namespace: str, labels: dict[str, str]) -> tuple[Manif
 @pytest.fixture(scope="module")
 def custom_kinds(control_plane: ControlPlane) -> Iterator[None]:
     """Install a definition of every custom kind in the table."""
-    definitions = [definition(row) for row in CUSTOM]
-    crds.install(control_plane, *definitions)
-    yield
-    crds.remove(control_plane, *definitions)
+    scopes = dict.fromkeys(("ClusterTrainingRuntime", "NodePool"), "Cluster")
+    definitions = [
+        manifests.custom_resource(row.kind, row.group, "v1", scope=scopes.get(row.kind, "Namespaced")) for row in CUSTOM
+    ]
+    with crds.installed(control_plane, *definitions):
+        yield
 
 
 @pytest.mark.usefixtures("custom_kinds")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from support.service.servers import leader
 
-from cluster import workloads
+from cluster import crds, manifests, workloads
 from cluster.polling import NotYet
 from webhook.cluster.api.client import connect
 from webhook.cluster.replicas.checks import WaitingPods
@@ -131,33 +131,14 @@ def test_connecting_and_evicting_go_on(control_plane: ControlPlane, outage: str)
 
 def test_odd_custom_resource_is_written(control_plane: ControlPlane, outage: str) -> None:
     """A custom resource of a shape that no condition expects is created and updated."""
-    names = {"kind": "Odd", "plural": "odds", "singular": "odd", "listKind": "OddList"}
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": "odds.example.org"},
-        "spec": {
-            "group": "example.org",
-            "names": names,
-            "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
-    control_plane.apply(definition, check=True)
+    definition = manifests.custom_resource("Odd", "example.org", "v1")
+    crds.install(control_plane, definition)
     odd = {"apiVersion": "example.org/v1", "kind": "Odd", "metadata": workloads.metadata("odd", outage), "spec": "text"}
 
-    def written() -> bool:
-        answer = control_plane.apply(odd)
-        if answer.returncode != 0:
-            raise NotYet(answer.stderr)
-        return True
+    answers = [control_plane.apply(each) for each in (odd, {**odd, "spec": [{"template": 1}], "template": None})]
+    crds.remove(control_plane, definition)
 
-    control_plane.wait_for("the custom resource to be served and written", written)
-    answer = control_plane.apply({**odd, "spec": [{"template": 1}], "template": None})
-    control_plane.kubectl("delete", "crd", "odds.example.org", check=True)
-
-    assert (answer.returncode, answer.stderr) == (0, "")
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 2
 
 
 @pytest.mark.parametrize("kind", ["node", "configmap", "template"])

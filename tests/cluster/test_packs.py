@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.policies import packs
 
-from cluster import components, jsonlog, manifests, toolchain
+from cluster import components, crds, jsonlog, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
 from cluster.polling import NotYet
@@ -27,7 +27,7 @@ from cluster.programs import CONTROL_PLANE
 from policies.suite import Case, Expectation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from support.policies.packs import PackPolicy
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 ASKED = [(policy, case) for policy, case in packs.cases() if case.operation in ("CREATE", "UPDATE")]
 
-# A Job whose Pods need each other, and two databases.
-SCENARIOS = [
-    ("interruptable-qos/interruptable-training", "an Indexed Job of four Pods"),
-    ("interruptable-qos/interruptable-database", "a StatefulSet of one replica with claims"),
-    ("interruptable-qos/interruptable-database", "a database in a Pod"),
-]
-_TRUE = '"qos.coreweave.cloud/interruptable": "true"'
-_SAID = (_TRUE, _TRUE.replace("true", "false"), '"example.com/other": "true"')
 # Exempt in all packs: it makes the objects that an update changes, whatever is in force.
 SETUP = "system:serviceaccount:kube-system:setup"
 _DENIAL = re.compile(r"ValidatingAdmissionPolicy '([^']*)' with binding '[^']*' denied request: (.*)", re.DOTALL)
@@ -50,7 +42,6 @@ _WARNING = re.compile(
     r"Validation failed for ValidatingAdmissionPolicy '([^']*)' with binding '[^']*': (.*)", re.DOTALL
 )
 _FAILURE = "validation.policy.admission.k8s.io/validation_failure"
-_CLUSTER_SCOPED = {"ClusterTrainingRuntime"}
 _AUDIT_POLICY = (
     '{"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],'
     ' "rules": [{"level": "Metadata"}]}'
@@ -131,24 +122,6 @@ def test_a_case_is_judged_as_the_engine_says(proof: Proof, policy: PackPolicy, c
     )
 
 
-@pytest.mark.parametrize(("policy", "name"), SCENARIOS, ids=[f"{policy}: {name}" for policy, name in SCENARIOS])
-def test_a_person_with_kubectl_reads_it(cluster: Cluster, policy: str, name: str) -> None:
-    """With the label "true" kubectl prints what the suite expects; with "false", and without it, nothing."""
-    case = next(case for each, case in ASKED if (each.name, case.name) == (policy, name))
-    cluster.set_parameters(case)
-    text = json.dumps(cluster.placed(case, case.object))
-    said = {
-        value: cluster.server.apply(text.replace(_TRUE, value), "--dry-run=server", user="admin") for value in _SAID
-    }
-
-    refused = said[_TRUE]
-    assert (refused.returncode != 0, [each in refused.stderr for each in case.expect.messages[:1]]) == (
-        case.expect.verdict == "denied",
-        [True] * len(case.expect.messages[:1]),
-    )
-    assert [(said[value].returncode, said[value].stderr) for value in _SAID[1:]] == [(0, "")] * 2
-
-
 def test_there_is_enough_to_be_told_apart() -> None:
     """The suites hold more than 100 cases; kube-apiserver alone refuses, warns and is silent."""
     outcomes = [packs.alone(policy, case) for policy, case in ASKED]
@@ -177,9 +150,7 @@ class Cluster:
         caller.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         self._node_uid = caller.make("/api/v1/nodes", manifests.node("gpu-1"))["metadata"]["uid"]
         asked = [each for _, case in ASKED for each in (case.object, case.old_object) if each]
-        definitions = list(_definitions(asked))
-        for crd in definitions:
-            caller.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        crds.install(self.server, *crds.kinds_of(asked))
         for _, case in ASKED:
             self._namespace(case)
         for policy in packs.shipped():
@@ -187,7 +158,6 @@ class Cluster:
                 caller.make(_collection(document), document)
         for document in _canary():
             caller.make(_collection(document), document)
-        self._await_kinds(definitions)
         self._await_revision("0")
 
     def set_parameters(self, case: Case) -> None:
@@ -241,21 +211,6 @@ class Cluster:
         answer = self._caller.send("PUT", path, config_map)
         assert answer.code == 200, answer
 
-    def _await_kinds(self, definitions: Iterable[Json]) -> None:
-        """Wait until custom kinds are served in all versions, for kubectl too."""
-        specs = [definition["spec"] for definition in definitions]
-        kinds = [
-            f"{spec['names']['plural']}.{each['name']}.{spec['group']}" for spec in specs for each in spec["versions"]
-        ]
-
-        def served() -> bool:
-            answer = self.server.kubectl("get", ",".join(kinds), user="admin")
-            if answer.returncode != 0:
-                raise NotYet(answer.stderr)
-            return True
-
-        self.server.wait_for("the kinds to be served", served)
-
     def _await_revision(self, revision: str) -> None:
         """Wait for the policy that was written last to warn with what was written last."""
         asked = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "asked", "namespace": "default"}}
@@ -307,34 +262,6 @@ def _collection(obj: Json) -> str:
             plural,
         ]
     )
-
-
-def _definitions(objects: Iterable[Any]) -> Iterator[Json]:
-    """CRDs for the custom kinds among objects: nothing is said about their fields."""
-    versions: dict[tuple[str, str], set[str]] = {}
-    for obj in objects:
-        group, _, version = obj["apiVersion"].rpartition("/")
-        if ("." in group and not group.endswith(".k8s.io")) or group == "jobset.x-k8s.io":
-            versions.setdefault((group, obj["kind"]), set()).add(version)
-    for (group, kind), served in sorted(versions.items()):
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        yield {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {
-                "name": f"{kind.lower()}s.{group}",
-                "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-            },
-            "spec": {
-                "group": group,
-                "scope": "Cluster" if kind in _CLUSTER_SCOPED else "Namespaced",
-                "names": {"plural": f"{kind.lower()}s", "singular": kind.lower(), "kind": kind},
-                "versions": [
-                    {"name": each, "served": True, "storage": index == 0, "schema": {"openAPIV3Schema": schema}}
-                    for index, each in enumerate(sorted(served))
-                ],
-            },
-        }
 
 
 def _canary() -> Iterator[Json]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cluster import manifests
 from cluster.apicalls import MERGE_PATCH, Caller
 from cluster.sidebyside import Json, Policy, at, refusal, until
 from policies.engine.interruption import FactUnavailable
@@ -64,18 +65,8 @@ def define(caller: Caller) -> Iterator[Callable[[str, str], None]]:
     made: list[str] = []
 
     def definition(kind: str, scope: str) -> None:
-        plural = f"{kind.lower()}s"
-        made.append(f"{_DEFINITIONS}/{plural}.{_GROUP}")
-        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
-        names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-        body = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{_GROUP}"},
-            "spec": {"group": _GROUP, "scope": scope, "names": names, "versions": [version]},
-        }
-        caller.make(_DEFINITIONS, body)
+        made.append(f"{_DEFINITIONS}/{kind.lower()}s.{_GROUP}")
+        caller.make(_DEFINITIONS, manifests.custom_resource(kind, _GROUP, "v1", scope=scope))
 
     yield definition
     for path in made:

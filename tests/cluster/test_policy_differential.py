@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
-from cluster import crds, jsonlog
+from cluster import crds, jsonlog, manifests
 from cluster.policycases import lent, mixed, mutating, seen, served, typed, validating
 from cluster.policycases.case import (
     CONFIG_MAPS,
@@ -49,6 +49,7 @@ T = TypeVar("T")
 SOURCES = {module.__name__.rpartition(".")[2]: module.CASES for module in (validating, seen, mutating, mixed, typed)}
 CASES = [case for cases in SOURCES.values() for case in cases]
 _TIMES = 10
+_CRD = manifests.custom_resource(LIMIT.kind, LIMIT.group, LIMIT.version)
 # What is wrong with a pattern, an address, a patch or a value of a wrong type is said in words of our own.
 _OWN_WORDS = re.compile(
     r"(error parsing regexp: |ParseAddr\(|JSON Patch: |typed object: |unstructured object to |marshal to JSON: |"
@@ -86,7 +87,7 @@ class Proof:
     def around(self, case: Case) -> list[Json]:
         """What there is around a policy: the rights of all accounts only where it asks for them, for they are many."""
         rights = self._rights if "authorizer" in str(case.documents) else ()
-        return [self.world.namespace, *self.world.parameters, _crd(), *rights]
+        return [self.world.namespace, *self.world.parameters, _CRD, *rights]
 
     @cached_property
     def _rights(self) -> list[Json]:
@@ -217,7 +218,7 @@ def _world(control_plane: ControlPlane, client: Client) -> World:
     """A Namespace, the parameters, the rights of those who ask, and the custom resource."""
     control_plane.namespace(NAMESPACE, {"team": "red"})
     control_plane.objects.apply(list(_rights()))
-    crds.install(control_plane, _crd())
+    crds.install(control_plane, _CRD)
     parameters = [*_parameters()]
     control_plane.objects.apply(parameters)
     made = [_read(client, each) for each in parameters]
@@ -229,24 +230,6 @@ def _world(control_plane: ControlPlane, client: Client) -> World:
         return status
 
     return World(namespace, made, review)
-
-
-def _crd() -> Json:
-    schema = {
-        "type": "object",
-        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{LIMIT.resource}.{LIMIT.group}"},
-        "spec": {
-            "group": LIMIT.group,
-            "scope": "Namespaced",
-            "names": {"plural": LIMIT.resource, "singular": "limit", "kind": LIMIT.kind},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
 
 
 def _rights() -> Iterator[Json]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import http.client
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from support import limits
 
 from cluster import workloads
@@ -28,270 +30,7 @@ if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
 
-DIGEST = "sha256:" + "0a" * 32
-IMAGES = [
-    "app",
-    "app:1",
-    "app:latest",
-    f"app@{DIGEST}",
-    f"app:latest@{DIGEST}",
-    "App:latest",
-    "registry.example.test:5000/team/app",
-    "registry.example.test:5000/team/app:latest",
-    "localhost/app:v1",
-    "UPPER/app",
-    "a" * 64,
-    "app@sha256:0a0a",
-    "docker.io/app:latest",
-    "index.docker.io/app",
-    "app:",
-    "[::1]:5000/app:latest",
-    "a__b--c/d.e:latest",
-]
-PROBE = {"httpGet": {"port": 80}}
-
-
-def _main(**fields: Any) -> Manifest:
-    return {"name": "main", "image": "example.test/main:1", **fields}
-
-
-def _spec(*containers: Manifest, **fields: Any) -> Manifest:
-    return {"containers": list(containers) or [_main()], **fields}
-
-
-def _volumes(**sources: Any) -> Manifest:
-    return _spec(volumes=[{"name": name.lower(), name: source} for name, source in sources.items()])
-
-
-def _limits(**amounts: Any) -> Manifest:
-    return _main(resources={"limits": amounts})
-
-
-def _affinity(term: Manifest) -> Manifest:
-    preferred = [{"weight": 1, "podAffinityTerm": term}]
-    return {
-        "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
-        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred},
-    }
-
-
-def _field(path: str) -> Manifest:
-    return {"fieldRef": {"fieldPath": path}}
-
-
-_TERM = {
-    "topologyKey": "zone",
-    "labelSelector": {"matchLabels": {"app": "web"}},
-    "matchLabelKeys": ["tier", "absent"],
-    "mismatchLabelKeys": ["tenant"],
-}
-_SPREAD = {
-    "maxSkew": 1,
-    "topologyKey": "zone",
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"app": "web"}},
-    "matchLabelKeys": ["tier"],
-}
-
-SPECS: dict[str, Manifest] = {
-    "least": _spec(),
-    "all that has a default is set": _spec(
-        _main(imagePullPolicy="Never", terminationMessagePath="/x", terminationMessagePolicy="FallbackToLogsOnError"),
-        restartPolicy="Never",
-        terminationGracePeriodSeconds=0,
-        dnsPolicy="Default",
-        schedulerName="other",
-        enableServiceLinks=False,
-        securityContext={"runAsUser": 0, "runAsNonRoot": False},
-    ),
-    "zero values": _spec(
-        _main(
-            command=[],
-            args=None,
-            stdin=False,
-            tty=True,
-            env=[{"name": "a", "value": ""}],
-            ports=[],
-            workingDir="",
-            securityContext={"privileged": False, "capabilities": {"add": [], "drop": ["ALL"]}},
-            volumeMounts=[],
-            resources={"limits": {}, "requests": None},
-        ),
-        hostNetwork=False,
-        hostPID=False,
-        shareProcessNamespace=False,
-        nodeSelector={},
-        tolerations=[{"key": "a", "operator": "Exists", "value": "", "effect": ""}],
-        affinity={"nodeAffinity": {}, "podAffinity": None},
-        volumes=[],
-        initContainers=None,
-        hostname="",
-        nodeName="",
-    ),
-    "images": _spec(*({"name": f"c{number}", "image": image} for number, image in enumerate(IMAGES))),
-    "init containers and a sidecar": _spec(
-        initContainers=[_main(name="a", image="a"), _main(name="b", restartPolicy="Always", livenessProbe=PROBE)]
-    ),
-    "ports": _spec(_main(ports=[{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP", "hostPort": 0}])),
-    "ports of the host": _spec(
-        _main(ports=[{"containerPort": 80}, {"containerPort": 81, "hostPort": 81, "protocol": "UDP"}]),
-        hostNetwork=True,
-        initContainers=[_main(name="init", ports=[{"containerPort": 90}])],
-    ),
-    "probes": _spec(
-        _main(
-            livenessProbe={"httpGet": {"port": "http", "path": "", "httpHeaders": [{"name": "a", "value": "b"}]}},
-            readinessProbe={"grpc": {"port": 9000}, "periodSeconds": 0, "timeoutSeconds": 4},
-            startupProbe={"exec": {"command": ["true"]}, "failureThreshold": 30, "terminationGracePeriodSeconds": 3},
-        ),
-        _main(name="tcp", livenessProbe={"tcpSocket": {"port": 1, "host": ""}, "initialDelaySeconds": 0}),
-    ),
-    "lifecycle": _spec(
-        _main(
-            lifecycle={"postStart": {"httpGet": {"port": 80}}, "preStop": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}
-        ),
-        _main(
-            name="other", lifecycle={"postStart": {"exec": {"command": ["x"]}}, "preStop": {"sleep": {"seconds": 3}}}
-        ),
-    ),
-    "environment": _spec(
-        _main(
-            env=[
-                {"name": "a", "valueFrom": _field("metadata.name")},
-                {"name": "b", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
-                {"name": "c", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1024Ki"}}},
-                {"name": "d", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": False}}},
-                {"name": "e", "valueFrom": {"configMapKeyRef": {"name": "s", "key": "k"}}},
-            ],
-            envFrom=[{"secretRef": {"name": "s"}}, {"prefix": "", "configMapRef": {"name": "c", "optional": True}}],
-        )
-    ),
-    "requests from limits": _spec(
-        _limits(cpu="1", memory="1Gi"),
-        _main(name="b", resources={"limits": {"cpu": 2, "memory": "2Gi"}, "requests": {"cpu": "100m"}}),
-        initContainers=[_main(name="c", resources={"limits": {"nvidia.com/gpu": 1}})],
-    ),
-    "quantities": _spec(
-        _limits(cpu="1000m", memory="1024Mi", **{"ephemeral-storage": "1e3"}),
-        _main(name="b", resources={"limits": {"cpu": 0.5, "memory": 2147483648}, "requests": {"memory": "1.5Gi"}}),
-        _main(name="c", resources={"requests": {"cpu": "0.0001", "memory": "1000Ki", "ephemeral-storage": "2048"}}),
-        _main(name="d", resources={"requests": {"cpu": "0", "memory": "0Gi", "ephemeral-storage": "1.5G"}}),
-        _main(name="e", resources={"requests": {"cpu": "1e3", "memory": "128974848", "ephemeral-storage": "12e6"}}),
-    ),
-    "an empty volume": _spec(volumes=[{"name": "a"}, {"name": "b", "emptyDir": {}}, {"name": "c", "emptyDir": None}]),
-    "files": _volumes(
-        configMap={"name": "c", "items": [{"key": "k", "path": "p"}]},
-        secret={"secretName": "s", "defaultMode": 256, "optional": False},
-        downwardAPI={"items": [{"path": "p", "fieldRef": {"fieldPath": "metadata.labels"}}]},
-        hostPath={"path": "/x"},
-        emptyDir={"medium": "Memory", "sizeLimit": "1024Mi"},
-        image={"reference": "example.test/model"},
-        csi={"driver": "d", "readOnly": False, "volumeAttributes": {}},
-        persistentVolumeClaim={"claimName": "c", "readOnly": False},
-    ),
-    "projected": _volumes(
-        projected={
-            "sources": [
-                {"serviceAccountToken": {"path": "token"}},
-                {"serviceAccountToken": {"path": "other", "expirationSeconds": 7200, "audience": ""}},
-                {"configMap": {"name": "c", "items": []}},
-                {"secret": {"name": "s", "optional": True}},
-                {
-                    "downwardAPI": {
-                        "items": [
-                            {"path": "a", "fieldRef": {"fieldPath": "metadata.name"}},
-                            {"path": "b", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
-                        ]
-                    }
-                },
-            ]
-        }
-    ),
-    "disks": _volumes(
-        iscsi={"targetPortal": "10.0.0.1", "iqn": "iqn.2001-04.com.example:storage", "lun": 0},
-        rbd={"monitors": ["10.0.0.1"], "image": "i"},
-        azureDisk={"diskName": "d", "diskURI": "https://a.blob.core.windows.net/b/c.vhd"},
-        scaleIO={"gateway": "https://x", "system": "s", "volumeName": "v", "secretRef": {"name": "s"}},
-        nfs={"server": "s", "path": "/", "readOnly": True},
-        fc={"targetWWNs": ["50060e801049cfd1"], "lun": 0},
-        cephfs={"monitors": ["10.0.0.1"], "path": ""},
-    ),
-    "a claim": _spec(
-        volumes=[
-            {
-                "name": "scratch",
-                "ephemeral": {
-                    "volumeClaimTemplate": {
-                        "spec": {
-                            "accessModes": ["ReadWriteOnce"],
-                            "resources": {"requests": {"storage": "1024Gi"}},
-                        }
-                    }
-                },
-            }
-        ]
-    ),
-    "a service account": _spec(serviceAccountName="default"),
-    "a service account by its old name": _spec(serviceAccount="default", automountServiceAccountToken=False),
-    "a negative grace period": _spec(terminationGracePeriodSeconds=-3),
-    "the Pod's resources": _spec(
-        _limits(cpu="1"),
-        _main(name="b", resources={"requests": {"cpu": "500m", "memory": "1Gi"}}),
-        resources={"limits": {"cpu": "4", "memory": "4096Mi"}},
-        initContainers=[
-            _main(name="c", resources={"requests": {"cpu": "1"}}, restartPolicy="Always"),
-            _main(name="d", resources={"requests": {"memory": "2Gi", "cpu": "100m"}}),
-        ],
-    ),
-    "the Pod's limits alone": _spec(resources={"limits": {"cpu": "1", "memory": "1Gi"}}),
-    "the Pod's requests alone": _spec(_limits(cpu="1"), resources={"requests": {"memory": "1Gi", "cpu": "2"}}),
-    "the Pod's huge pages": _spec(
-        _main(resources={"limits": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}),
-        resources={"limits": {"cpu": "2", "memory": "2Gi"}},
-    ),
-    "affinity by label keys": _spec(affinity=_affinity(_TERM)),
-    "topology spread": _spec(
-        topologySpreadConstraints=[_SPREAD, {**_SPREAD, "topologyKey": "b", "matchLabelKeys": []}]
-    ),
-    "node affinity": _spec(
-        affinity={
-            "nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists", "values": []}]}]
-                },
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}}
-                ],
-            }
-        }
-    ),
-    "tolerations": _spec(tolerations=[{"operator": "Exists"}]),
-    "security": _spec(
-        _main(securityContext={"allowPrivilegeEscalation": False, "seccompProfile": {"type": "RuntimeDefault"}}),
-        securityContext={"fsGroup": 0, "supplementalGroups": [], "sysctls": [{"name": "a.b", "value": ""}]},
-    ),
-    "AppArmor by annotation": _spec(
-        _main(name="profiled"), _main(name="free", securityContext={}), _main(name="local"), _main(name="bad")
-    ),
-    "AppArmor as the Pod's": _spec(
-        _main(name="profiled"), securityContext={"appArmorProfile": {"type": "RuntimeDefault"}}
-    ),
-    "scheduling gates": _spec(
-        schedulingGates=[{"name": "example.test/gate"}], priorityClassName="system-node-critical"
-    ),
-    "DNS and hosts": _spec(
-        dnsConfig={"options": [{"name": "ndots", "value": "2"}, {"name": "x"}], "searches": []},
-        hostAliases=[{"ip": "10.0.0.1", "hostnames": ["a"]}],
-        readinessGates=[{"conditionType": "example.test/ready"}],
-        subdomain="sub",
-        setHostnameAsFQDN=False,
-        os={"name": "linux"},
-    ),
-    "claims of devices": _spec(
-        _main(resources={"claims": [{"name": "gpu"}]}),
-        resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}],
-    ),
-}
+SPECS: dict[str, Manifest] = yaml.safe_load(Path(__file__).with_name("podspecs.yaml").read_text(encoding="utf-8"))
 PROFILES = {"profiled": "runtime/default", "free": "unconfined", "local": "localhost/mine"}
 LABELS = {"app": "web", "tier": "front", "tenant": "a"}
 _SYSTEM = ("uid", "creationTimestamp", "generation", "managedFields", "resourceVersion")
@@ -417,7 +156,13 @@ _INDEX = "spec.containers[*].env"  # JOB_COMPLETION_INDEX
 
 def _workload(kind: str, namespace: str) -> Manifest:
     template = workloads.template(
-        containers=[_main(resources={"limits": {"cpu": "10m"}}, ports=[{"containerPort": 80}])],
+        containers=[
+            {
+                **workloads.POD_SPEC["containers"][0],
+                "resources": {"limits": {"cpu": "10m"}},
+                "ports": [{"containerPort": 80}],
+            }
+        ],
         volumes=[{"name": "files", "configMap": {"name": "c"}}],
         restartPolicy="Never" if kind == "Job" else "Always",
     )

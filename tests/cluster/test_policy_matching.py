@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+import yaml
 
 from cluster.polling import NotYet
 from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
@@ -20,8 +23,9 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
+    from policies.engine.request import Operation
 
-PROD, TEST, NEW = "match-prod", "match-test", "match-new"
+PROD, TEST = "match-prod", "match-test"
 ENV = {"env": "prod"}
 IS_PROD = LabelSelector((SelectorRequirement("env", "In", ("prod",)),))
 NOT_PROD = LabelSelector((SelectorRequirement("env", "NotIn", ("prod",)),))
@@ -74,253 +78,45 @@ CONSTRAINTS: dict[str, MatchResources] = {
 }
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What kubectl is told to do, and the request that policies are asked about then.
-
-    new, old: the labels of both objects, None where there is no such object. A Scale has no labels.
-    """
+class Asked(NamedTuple):
+    """What kubectl is told to do, and the request that policies are asked about then: a row of matching.yaml."""
 
     kubectl: tuple[str, ...]
-    group: str
-    version: str
-    resource: str
-    operation: str
-    name: str = "web"
-    namespace: str = PROD
-    sub_resource: str = ""
-    new: Any = field(default_factory=dict)
-    old: Any = None
-    manifest: Manifest | None = None
-
-    @property
-    def request(self) -> AdmissionRequest:
-        """The request."""
-        return AdmissionRequest(
-            uid="1",
-            kind=GroupVersionKind(self.group, self.version, "Any"),
-            resource=GroupVersionResource(self.group, self.version, self.resource),
-            sub_resource=self.sub_resource,
-            name=self.name,
-            namespace=self.namespace,
-            operation=self.operation,  # type: ignore[arg-type]
-            object=self.new if self.new is None or self.new == OPTIONS else {"metadata": {"labels": self.new}},
-            old_object=None if self.old is None else {"metadata": {"labels": self.old}},
-        )
+    manifest: Manifest | None
+    request: AdmissionRequest
 
 
-OPTIONS = {"kind": "PodExecOptions"}
-_CREATE = ("create", "--dry-run=server", "-f", "-")
-_POD: Manifest = {"containers": [{"name": "main", "image": "example.test/main:1"}]}
-_HPA: Manifest = {
-    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-    "maxReplicas": 2,
-}
-TIER = {"tier": "front"}
+def _asked(
+    resource: str,
+    operation: Operation,
+    kubectl: str = "create --dry-run=server -f -",
+    name: str = "web",
+    namespace: str = PROD,
+    *,
+    subresource: str = "",
+    new: Any = MappingProxyType({}),
+    old: Any = None,
+    options: str = "",
+    manifest: Manifest | None = None,
+) -> Asked:
+    plural, version, group = resource.split(".", 2)
+    objects = [None if labels is None else {"metadata": {"labels": dict(labels)}} for labels in (new, old)]
+    request = AdmissionRequest(
+        uid="1",
+        kind=GroupVersionKind(group, version, "Any"),
+        resource=GroupVersionResource(group, version, plural),
+        sub_resource=subresource,
+        name=name,
+        namespace=namespace,
+        operation=operation,
+        object={"kind": options} if options else objects[0],
+        old_object=objects[1],
+    )
+    return Asked(tuple(kubectl.split(" ")), manifest, request)
 
 
-def _object(
-    api_version: str, kind: str, name: str = "fresh", namespace: str = PROD, *, labels: Any = None, **fields: Any
-) -> Manifest:
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels or {}}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
-
-
-def _raw(namespace: str, path: str) -> tuple[str, ...]:
-    return ("create", "--raw", f"/api/v1/namespaces/{namespace}/pods/web/{path}", "-f", "-")
-
-
-def _label(what: str, name: str, change: str, namespace: str = "") -> tuple[str, ...]:
-    return ("label", what, name, change, "--dry-run=server", "--overwrite", *(("-n", namespace) if namespace else ()))
-
-
-_EVICTION = _object("policy/v1", "Eviction", "web")
-ASKED: dict[str, Asked] = {
-    "a Pod": Asked(_CREATE, "", "v1", "pods", "CREATE", "fresh", manifest=_object("v1", "Pod", spec=_POD)),
-    "a labelled Pod elsewhere": Asked(
-        _CREATE,
-        "",
-        "v1",
-        "pods",
-        "CREATE",
-        "fresh",
-        TEST,
-        new=TIER,
-        manifest=_object("v1", "Pod", namespace=TEST, labels=TIER, spec=_POD),
-    ),
-    "a Pod that gets a name": Asked(
-        _CREATE,
-        "",
-        "v1",
-        "pods",
-        "CREATE",
-        "",
-        new=TIER,
-        manifest={
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"generateName": "web", "namespace": PROD, "labels": TIER},
-            "spec": _POD,
-        },
-    ),
-    "a Pod is labelled": Asked(_label("pod", "web", "tier=front", PROD), "", "v1", "pods", "UPDATE", new=TIER, old={}),
-    "a Pod loses its label": Asked(
-        _label("pod", "web", "tier-", TEST), "", "v1", "pods", "UPDATE", namespace=TEST, new={}, old=TIER
-    ),
-    "a Pod goes": Asked(
-        ("delete", "pod", "web", "-n", TEST, "--dry-run=server"),
-        "",
-        "v1",
-        "pods",
-        "DELETE",
-        namespace=TEST,
-        new=None,
-        old=TIER,
-    ),
-    "a Pod's status": Asked(
-        (
-            "patch",
-            "pod",
-            "web",
-            "-n",
-            PROD,
-            "--subresource=status",
-            "--dry-run=server",
-            "-p",
-            '{"status":{"reason":"x"}}',
-        ),
-        "",
-        "v1",
-        "pods",
-        "UPDATE",
-        sub_resource="status",
-        new={},
-        old={},
-    ),
-    "an eviction": Asked(
-        _raw(PROD, "eviction?dryRun=All"), "", "v1", "pods", "CREATE", sub_resource="eviction", manifest=_EVICTION
-    ),
-    "a shell": Asked(
-        _raw(PROD, "exec?command=ls&stdout=true"),
-        "",
-        "v1",
-        "pods",
-        "CONNECT",
-        sub_resource="exec",
-        new=OPTIONS,
-        manifest={},
-    ),
-    "a ConfigMap": Asked(
-        _CREATE,
-        "",
-        "v1",
-        "configmaps",
-        "CREATE",
-        "web",
-        TEST,
-        manifest=_object("v1", "ConfigMap", "web", TEST),
-    ),
-    "a Deployment": Asked(
-        _CREATE,
-        "apps",
-        "v1",
-        "deployments",
-        "CREATE",
-        "fresh",
-        new=TIER,
-        manifest=_object(
-            "apps/v1",
-            "Deployment",
-            labels=TIER,
-            spec={
-                "selector": {"matchLabels": {"app": "x"}},
-                "template": {"metadata": {"labels": {"app": "x"}}, "spec": _POD},
-            },
-        ),
-    ),
-    "a scale": Asked(
-        ("scale", "deployment", "web", "-n", PROD, "--replicas=2", "--dry-run=server"),
-        "apps",
-        "v1",
-        "deployments",
-        "UPDATE",
-        sub_resource="scale",
-        new={},
-        old={},
-    ),
-    "an old version": Asked(
-        _CREATE,
-        "autoscaling",
-        "v1",
-        "horizontalpodautoscalers",
-        "CREATE",
-        "other",
-        manifest=_object("autoscaling/v1", "HorizontalPodAutoscaler", "other", spec=_HPA),
-    ),
-    "a new version": Asked(
-        _CREATE,
-        "autoscaling",
-        "v2",
-        "horizontalpodautoscalers",
-        "CREATE",
-        "other",
-        manifest=_object("autoscaling/v2", "HorizontalPodAutoscaler", "other", spec=_HPA),
-    ),
-    "a Node": Asked(_CREATE, "", "v1", "nodes", "CREATE", "web", "", manifest=_object("v1", "Node", "web", "")),
-    "a ClusterRole": Asked(
-        _CREATE,
-        "rbac.authorization.k8s.io",
-        "v1",
-        "clusterroles",
-        "CREATE",
-        "web",
-        "",
-        new=TIER,
-        manifest=_object("rbac.authorization.k8s.io/v1", "ClusterRole", "web", "", labels=TIER),
-    ),
-    "a Namespace": Asked(
-        _CREATE, "", "v1", "namespaces", "CREATE", NEW, NEW, manifest=_object("v1", "Namespace", NEW, "")
-    ),
-    "a Namespace of prod": Asked(
-        _CREATE,
-        "",
-        "v1",
-        "namespaces",
-        "CREATE",
-        NEW,
-        NEW,
-        new=ENV,
-        manifest=_object("v1", "Namespace", NEW, "", labels=ENV),
-    ),
-    "a Namespace leaves prod": Asked(
-        _label("namespace", PROD, "env-"), "", "v1", "namespaces", "UPDATE", PROD, new={}, old=ENV
-    ),
-    "a Namespace joins prod": Asked(
-        _label("namespace", TEST, "env=prod"), "", "v1", "namespaces", "UPDATE", TEST, TEST, new=ENV, old={}
-    ),
-    "a Namespace's status": Asked(
-        (
-            "patch",
-            "namespace",
-            PROD,
-            "--subresource=status",
-            "--dry-run=server",
-            "-p",
-            '{"metadata":{"labels":{"env":null}}}',
-        ),
-        "",
-        "v1",
-        "namespaces",
-        "UPDATE",
-        PROD,
-        sub_resource="status",
-        new={},
-        old=ENV,
-    ),
-    "a Namespace goes": Asked(
-        ("delete", "namespace", PROD, "--dry-run=server"), "", "v1", "namespaces", "DELETE", PROD, new=None, old=ENV
-    ),
-}
+_ROWS = yaml.safe_load(Path(__file__).with_name("matching.yaml").read_text(encoding="utf-8"))
+ASKED: dict[str, Asked] = {name: _asked(**row) for name, row in _ROWS.items()}
 _WARNING = re.compile(r"ValidatingAdmissionPolicy '(policy|binding)-([a-z0-9-]+)'")
 
 
@@ -361,7 +157,7 @@ def _policies(how: str) -> Iterator[Manifest]:
 
 
 def _admission(kind: str, name: str, spec: Manifest) -> Manifest:
-    return _object("admissionregistration.k8s.io/v1", kind, name, "", spec=spec)
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _ask(control_plane: ControlPlane, asked: Asked) -> str:
@@ -378,12 +174,10 @@ def cluster(control_plane: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane with two Namespaces and what is changed in them."""
     control_plane.namespace(PROD, ENV)
     control_plane.namespace(TEST)
-    deployment = ASKED["a Deployment"].manifest or {}
-    there = [
-        _object("v1", "Pod", "web", spec=_POD),
-        _object("v1", "Pod", "web", TEST, labels=TIER, spec=_POD),
-        {**deployment, "metadata": {**deployment["metadata"], "name": "web"}},
-    ]
+    names = ("a Pod", "a labelled Pod elsewhere", "a Deployment")
+    there = [manifest for name in names if (manifest := copy.deepcopy(ASKED[name].manifest))]
+    for manifest in there:
+        manifest["metadata"]["name"] = "web"
     control_plane.objects.apply(there)
     yield control_plane
     control_plane.objects.delete("namespace", PROD, TEST)
@@ -394,10 +188,13 @@ def met(request: pytest.FixtureRequest, cluster: ControlPlane) -> Iterator[dict[
     """What each request meets at the API server, whose policies or bindings carry the constraints."""
     how: str = request.param
     manifests = list(_policies(how))
-    canary = _object("v1", "ConfigMap", "canary", labels=TIER)
+    metadata = {"name": "canary", "namespace": PROD, "labels": {"tier": "front"}}
+    canary = _asked(
+        "configmaps.v1.", "CREATE", manifest={"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    )
 
     def in_force() -> bool:
-        found = _met(_ask(cluster, Asked(_CREATE, "", "v1", "configmaps", "CREATE", manifest=canary)), how)
+        found = _met(_ask(cluster, canary), how)
         if not {"all", "tier", "both", "two"} <= found:
             raise NotYet(f"only {sorted(found)} are in force")
         return True

@@ -16,7 +16,7 @@ import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog, manifests
-from cluster.policycases import lent, mixed, mutating, seen, served, typed, validating
+from cluster.policycases import lent, mixed, products, served, typed, written
 from cluster.policycases.case import (
     CONFIG_MAPS,
     DENY,
@@ -28,9 +28,9 @@ from cluster.policycases.case import (
     Ask,
     Case,
     Json,
+    mutating,
+    validating,
 )
-from cluster.policycases.case import mutating as a_mutating
-from cluster.policycases.case import validating as a_validating
 from cluster.policycases.native import Client, object_name, object_of
 from cluster.policycases.ours import Outcome, World, outcome, stable
 from cluster.polling import NotYet
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SOURCES = {module.__name__.rpartition(".")[2]: module.CASES for module in (validating, seen, mutating, mixed, typed)}
+SOURCES = {"products": products.CASES, **written.CASES, "mixed": mixed.CASES, "typed": typed.CASES}
 CASES = [case for cases in SOURCES.values() for case in cases]
 _TIMES = 10
 _CRD = manifests.custom_resource(LIMIT.kind, LIMIT.group, LIMIT.version)
@@ -342,8 +342,8 @@ def _enforce(control_plane: ControlPlane, client: Client) -> None:
         for kind in (CONFIG_MAPS, PRIORITY_CLASSES)
     ]
     canaries = [
-        a_validating("canary", {"expression": "false", "message": "x"}, bindings=[{"validationActions": ["Warn"]}]),
-        a_mutating("canary", mutating.LABEL),
+        validating("canary", {"expression": "false", "message": "x"}, bindings=[{"validationActions": ["Warn"]}]),
+        mutating("canary", "Object{metadata: Object.metadata{labels: {'mark': 'x'}}}"),
     ]
     for case in [*keep, *CASES, *canaries]:
         for document in case.documents:

@@ -123,21 +123,9 @@ TWO_CHECKS = (
 )
 ONE_CHECK = "(authorizer.group('').resource('secrets').check('frob').allowed() || true)"
 BIG_MAP = Ask(content={"data": {"big": BIG}})
-IGNORE: Json = {"failurePolicy": "Ignore"}
 CONFIG_MAPS: Json = {"apiVersion": "v1", "kind": "ConfigMap"}
 PRIORITY_CLASSES: Json = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-LIMITS: Json = {"apiVersion": LIMIT.api_version, "kind": LIMIT.kind}
-ROLE = Ask(kind=CLUSTER_ROLE, content={"rules": []})
-SPACE = Ask(kind=NAMESPACE_KIND, content={})
 CONTAINER = {"name": "main", "image": "example.test/main:1"}
-WORKLOAD: Json = {
-    "spec": {
-        "replicas": 2,
-        "selector": {"matchLabels": {"app": "x"}},
-        "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [CONTAINER]}},
-    }
-}
-
 DENY: Json = {"validationActions": ["Deny"]}
 
 
@@ -150,14 +138,8 @@ def validating(
     **spec: Any,
 ) -> Case:
     """A case of a ValidatingAdmissionPolicy; a validation is an expression, or all its fields."""
-    spec = {
-        **(
-            {"validations": [{"expression": v} if isinstance(v, str) else v for v in validations]}
-            if validations
-            else {}
-        ),
-        **spec,
-    }
+    if validations:
+        spec["validations"] = [{"expression": each} if isinstance(each, str) else each for each in validations]
     return Case(f"v-{name}", spec, bindings, asks, match=match)
 
 

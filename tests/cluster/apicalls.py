@@ -17,7 +17,6 @@ import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from cluster.controlplane import ControlPlane
 
@@ -67,9 +66,7 @@ class Caller:
         """It closes with the block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connection."""
         self.close()
 

@@ -20,7 +20,6 @@ from cluster.workspace import free_ports, workspace
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from cluster.kubectl import Completed
     from cluster.manifests import Manifest
@@ -84,9 +83,7 @@ class ControlPlane:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop exactly what was started, and remove the folder."""
         self._stack.close()
 

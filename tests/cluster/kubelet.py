@@ -27,7 +27,6 @@ from cluster.polling import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
@@ -109,16 +108,14 @@ class Kubelet:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End what still runs. Raises what made the kubelet itself fail."""
         self._stopping.set()
         self._thread.join()
         for each in self.running.values():
             each.process.kill()
             each.process.wait()
-        self._caller.__exit__(kind, error, traceback)
+        self._caller.close()
         if self._failure is not None:
             raise self._failure
 

@@ -16,7 +16,6 @@ from cluster.polling import NotYet, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
 
     from cluster.controlplane import ControlPlane
 
@@ -139,9 +138,7 @@ class Load:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End them. Raises what made a writer fail."""
         self._stopping.set()
         self._going_on.set()

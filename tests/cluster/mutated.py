@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import http.client
-import json
-import ssl
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from cluster.apicalls import Caller
 from cluster.manifests import Manifest
 from cluster.mutations import CASES, CRD, GROUP, OBJECTS, SCHEMA, Mutation
 from cluster.polling import NotYet
@@ -27,7 +24,6 @@ from policies.engine.request import GroupVersionKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from cluster.controlplane import ControlPlane
 
@@ -54,59 +50,23 @@ class Recorded:
     there: Answer
 
 
-class Client:
-    """The API server over one connection, as the user of a kubeconfig."""
-
-    def __init__(self, kubeconfig: Path, ca_file: Path) -> None:
-        document = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))
-        user = document["users"][0]["user"]
-        pem = kubeconfig.with_suffix(".pem")
-        pem.touch(mode=0o600)
-        pem.write_bytes(b"".join(base64.b64decode(user[key]) for key in ("client-certificate-data", "client-key-data")))
-        context = ssl.create_default_context(cafile=ca_file)
-        context.load_cert_chain(pem)
-        server = document["clusters"][0]["cluster"]["server"].removeprefix("https://")
-        self._connection = http.client.HTTPSConnection(server, context=context, timeout=60)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def post(self, path: str, manifest: Manifest) -> Answer:
-        """Create an object and return the answer; the status is 0 where the connection ends without one."""
-        try:
-            self._connection.request("POST", path, json.dumps(manifest), {"Content-Type": "application/json"})
-            with closing(self._connection.getresponse()) as response:
-                text = response.read().decode()
-        except http.client.RemoteDisconnected as error:
-            self._connection.close()
-            return Answer(0, message=str(error))
-        if response.status < http.HTTPStatus.BAD_REQUEST:
-            return Answer(response.status, json.loads(text))
-        if not text.startswith("{"):  # a path that is not served yet
-            return Answer(response.status, message=text)
-        # protobuf puts one of two spaces into its messages, so that nobody compares them
-        return Answer(response.status, message=json.loads(text)["message"].replace("\N{NO-BREAK SPACE}", " "))
-
-    def delete(self, path: str) -> None:
-        """Delete all objects of a path. Raises AssertionError where that fails."""
-        self._connection.request("DELETE", path)
-        with closing(self._connection.getresponse()) as response:
-            assert response.status == http.HTTPStatus.OK, response.read()
-            response.read()
-
-    def create(self, path: str, manifest: Manifest) -> None:
-        """Create an object. Raises AssertionError where that fails."""
-        answer = self.post(path, manifest)
-        assert answer.object is not None, f"{manifest['kind']} {manifest['metadata']['name']}: {answer.message}"
+def _post(caller: Caller, path: str, manifest: Manifest) -> Answer:
+    """Create an object and return the answer; the status is 0 where the connection ends without one."""
+    try:
+        answer = caller.send("POST", path, manifest)
+    except http.client.RemoteDisconnected as error:
+        caller.close()
+        return Answer(0, message=str(error))
+    if answer.code < http.HTTPStatus.BAD_REQUEST:
+        return Answer(answer.code, answer.body)
+    # protobuf puts one of two spaces into its messages, so that nobody compares them
+    return Answer(answer.code, message=answer.body["message"].replace("\N{NO-BREAK SPACE}", " "))
 
 
 def record(control_plane: ControlPlane, namespace: str) -> Mapping[str, Recorded]:
     """Run all cases against the API server, after their policies are in force."""
     control_plane.kubectl("create", "-f", "-", input=yaml.safe_dump(CRD), user="admin", check=True)
-    with Client(control_plane.identity("merge-admin", ["system:masters"]), control_plane.ca_file) as client:
+    with Caller(control_plane) as client:
         control_plane.wait_for("Widgets to be served", lambda: _served(client, namespace))
         for case in CASES:
             _write(client, case.name, case.object, case.expressions)
@@ -123,19 +83,20 @@ def record(control_plane: ControlPlane, namespace: str) -> Mapping[str, Recorded
         }
 
 
-def create(client: Client, namespace: str, name: str, case: str, manifest: Manifest | None = None) -> Answer:
+def create(client: Caller, namespace: str, name: str, case: str, manifest: Manifest | None = None) -> Answer:
     """Create an object, or another one in its place, by a dry run under the policy of a case."""
     path, wanted = OBJECTS[name]
     wanted = _labelled(wanted if manifest is None else manifest, case)
-    answer = client.post(f"{path.format(namespace=namespace)}?dryRun=All", wanted)
+    answer = _post(client, f"{path.format(namespace=namespace)}?dryRun=All", wanted)
     return answer if answer.object is None else Answer(answer.code, _plain(answer.object))
 
 
 def remove(control_plane: ControlPlane) -> None:
     """Delete the policies of all cases and the CRD."""
-    with Client(control_plane.identity("merge-remover", ["system:masters"]), control_plane.ca_file) as client:
+    with Caller(control_plane) as client:
         for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
-            client.delete(f"{_API}/{kind}?labelSelector={CASE_LABEL}")
+            deleted = client.send("DELETE", f"{_API}/{kind}?labelSelector={CASE_LABEL}")
+            assert deleted.code == http.HTTPStatus.OK, deleted
     control_plane.kubectl("delete", "crd", CRD["metadata"]["name"], "--wait=false", user="admin", check=True)
 
 
@@ -169,7 +130,7 @@ def _kind(obj: Manifest) -> GroupVersionKind:
     return GroupVersionKind(group, version, obj["kind"])
 
 
-def _write(client: Client, name: str, object_name: str, expressions: tuple[str, ...]) -> None:
+def _write(client: Caller, name: str, object_name: str, expressions: tuple[str, ...]) -> None:
     path, manifest = OBJECTS[object_name]
     kind = _kind(manifest)
     rule = {
@@ -201,18 +162,18 @@ def _write(client: Client, name: str, object_name: str, expressions: tuple[str, 
         "metadata": meta,
         "spec": {"policyName": name},
     }
-    client.create(f"{_API}/mutatingadmissionpolicies", policy)
-    client.create(f"{_API}/mutatingadmissionpolicybindings", binding)
+    client.make(f"{_API}/mutatingadmissionpolicies", policy)
+    client.make(f"{_API}/mutatingadmissionpolicybindings", binding)
 
 
-def _served(client: Client, namespace: str) -> bool:
+def _served(client: Caller, namespace: str) -> bool:
     answer = create(client, namespace, "widget", "none")
     if answer.object is None:
         raise NotYet(answer.message)
     return True
 
 
-def _in_force(client: Client, namespace: str) -> bool:
+def _in_force(client: Caller, namespace: str) -> bool:
     """Whether the policies that were written last work, for each kind, and so all that were written before."""
     for name in OBJECTS:
         answer = create(client, namespace, name, f"{_CANARY}-{name}")

@@ -20,7 +20,6 @@ from cluster.workspace import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from types import TracebackType
 
     from cluster.controlplane import ControlPlane
     from cluster.kubelet import Running
@@ -72,9 +71,7 @@ class Release:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the processes. The release itself stays, unless `uninstall` was called."""
         self._stack.close()
 

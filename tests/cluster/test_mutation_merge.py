@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster import builtintypes, mutated, servedresources
-from cluster.mutated import Answer, Client, Recorded
+from cluster.apicalls import Caller
+from cluster.mutated import Answer, Recorded
 from cluster.mutations import CASES, LENIENT, SAME, Mutation
 from cluster.programs import release
 from policies.admissionpolicy.builtin.table import types_of
@@ -42,9 +43,9 @@ def recorded(control_plane: ControlPlane, place: str) -> Iterator[Mapping[str, R
 
 
 @pytest.fixture(scope="module")
-def client(control_plane: ControlPlane) -> Iterator[Client]:
+def client(control_plane: ControlPlane) -> Iterator[Caller]:
     """One connection for all cases."""
-    with Client(control_plane.identity("merge-client", ["system:masters"]), control_plane.ca_file) as opened:
+    with Caller(control_plane) as opened:
         yield opened
 
 
@@ -52,7 +53,7 @@ def client(control_plane: ControlPlane) -> Iterator[Client]:
 def test_mutation_is_that_of_the_api_server(
     case: Mutation,
     recorded: Mapping[str, Recorded],
-    client: Client,
+    client: Caller,
     place: str,
     record_property: Callable[[str, object], None],
 ) -> None:
@@ -108,7 +109,7 @@ def _served(definition: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _ours(case: Mutation, recorded: Recorded, client: Client, place: str) -> Answer:
+def _ours(case: Mutation, recorded: Recorded, client: Caller, place: str) -> Answer:
     """What our engine makes of a case, with the API server's defaults."""
     try:
         obj = mutated.ours(case, recorded.given)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
-import json
-import ssl
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
-import yaml
 from support.policies import randompolicies
 from support.policies.refusedpolicies import Case, cases, without_own_words
 
+from cluster.apicalls import Caller
 from cluster.programs import judged_as
 from policies.admissionpolicy.documents.document import Document, Problem
 from policies.admissionpolicy.documents.reader import read
@@ -22,7 +16,6 @@ from policies.cel.environment import Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from cluster.controlplane import ControlPlane
 
@@ -39,31 +32,15 @@ _DRY_RUN = "dryRun=All&fieldValidation=Strict"
 
 
 @pytest.fixture(scope="module")
-def api(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[http.client.HTTPSConnection]:
+def api(control_plane: ControlPlane) -> Iterator[Caller]:
     """A connection to the API server as admin: kubectl would print causes as text, and take a second for ten cases."""
-    directory = tmp_path_factory.mktemp("admin")
-    user = yaml.safe_load(control_plane.kubeconfig("admin").read_text(encoding="utf-8"))["users"][0]["user"]
-    context = ssl.create_default_context(cafile=control_plane.ca_file)
-    context.load_cert_chain(*(_file(user, name, directory) for name in ("client-certificate", "client-key")))
-    address = urlsplit(control_plane.server)
-    with closing(http.client.HTTPSConnection(address.netloc, context=context, timeout=60)) as connection:
-        yield connection
+    with Caller(control_plane) as caller:
+        yield caller
 
 
-def _file(user: dict[str, str], name: str, directory: Path) -> str:
-    if name in user:
-        return user[name]
-    path = directory / name
-    path.write_bytes(base64.b64decode(user[f"{name}-data"]))
-    return str(path)
-
-
-def create(api: http.client.HTTPSConnection, document: dict[str, Any]) -> dict[str, Any]:
+def create(api: Caller, document: dict[str, Any]) -> dict[str, Any]:
     """What the API server answers to a strict dry run."""
-    path = f"/apis/{document['apiVersion']}/{PLURALS[document['kind']]}?{_DRY_RUN}"
-    api.request("POST", path, json.dumps(document).encode(), {"Content-Type": "application/json"})
-    answer: dict[str, Any] = json.loads(api.getresponse().read())
-    return answer
+    return api.send("POST", f"/apis/{document['apiVersion']}/{PLURALS[document['kind']]}?{_DRY_RUN}", document).body
 
 
 def said(answer: dict[str, Any], document: dict[str, Any]) -> list[str]:
@@ -84,7 +61,7 @@ def decoder(says: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_api_server_says_the_same(api: http.client.HTTPSConnection, case: Case) -> None:
+def test_api_server_says_the_same(api: Caller, case: Case) -> None:
     """The real API server names the same fields in the same words and order, or takes the document as we do."""
     answer = create(api, case.document)
 
@@ -93,7 +70,7 @@ def test_api_server_says_the_same(api: http.client.HTTPSConnection, case: Case) 
 
 
 def test_api_server_says_the_same_of_random_documents(
-    api: http.client.HTTPSConnection, record_property: Callable[[str, object], None]
+    api: Caller, record_property: Callable[[str, object], None]
 ) -> None:
     """A thousand documents with mistakes that nobody thought of: same fields, same words, same order."""
     wrong, reasons = [], set()

@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
@@ -27,9 +26,7 @@ class Background:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the contexts, the last one first. Raises what one of them raises."""
         try:
             self.run(self._close())

@@ -6,7 +6,6 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from faults.resources import family
@@ -27,9 +26,7 @@ class Neighbours:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End."""
         self._ended.set()
         self._thread.join()

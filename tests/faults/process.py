@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 import yaml
@@ -67,9 +66,7 @@ class Process:
             )  # fmt: skip
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill it and its children, which are its process group."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)

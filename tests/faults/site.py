@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cluster import load, toolchain
@@ -37,9 +36,7 @@ class Site:
         """Nothing is started before somebody needs it."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the control plane, and remove the directories."""
         self._stack.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cluster import manifests
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -137,20 +139,21 @@ SILENT = ("audit-rights", "audit-user")
 
 def _validating(
     name: str, rule: Json, expression: str, message: str, namespaces: Mapping[str, Any], action: str
-) -> Iterator[Json]:
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    match = {"resourceRules": [rule], "namespaceSelector": dict(namespaces)}
-    validation = {"expression": expression, "message": message}
-    spec = {"failurePolicy": "Fail", "matchConstraints": match, "validations": [validation]}
-    yield {**head, "kind": "ValidatingAdmissionPolicy", "spec": spec}
-    binding = {"policyName": name, "validationActions": [action]}
-    yield {**head, "kind": "ValidatingAdmissionPolicyBinding", "spec": binding}
+) -> list[Json]:
+    return manifests.validating(
+        name,
+        rule,
+        {"expression": expression, "message": message},
+        action=action,
+        selectors={"namespaceSelector": dict(namespaces)},
+        failurePolicy="Fail",
+    )
 
 
 def _mutating(namespaces: Mapping[str, Any]) -> Iterator[Json]:
     name = "audit-owner"
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+    rule = manifests.rule("configmaps", operations=["CREATE"])
     patch = "Object{metadata: Object.metadata{annotations: {'example.org/owner': 'platform'}}}"
     number = "int(object.metadata.name.substring(2)) % 3 == 0"
     yield {

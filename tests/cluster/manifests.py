@@ -120,6 +120,47 @@ def custom_resource(
     }
 
 
+def rule(*resources: str, group: str = "", operations: Sequence[str] = ("CREATE", "UPDATE")) -> Manifest:
+    """Return a rule of a policy or a webhook about resources in version v1."""
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["v1"],
+        "operations": list(operations),
+        "resources": list(resources),
+    }
+
+
+EVERYTHING: Manifest = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
+"""The rule that all requests meet."""
+
+
+def validating(
+    name: str,
+    rule: Manifest,
+    *validations: str | Manifest,
+    action: str = "Deny",
+    binding: Mapping[str, Any] | None = None,
+    selectors: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> list[Manifest]:
+    """Return a ValidatingAdmissionPolicy and its binding.
+
+    A validation is an expression, or all its fields. binding: more of its spec. selectors: beside the rule.
+    """
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    checks = [{"expression": each} if isinstance(each, str) else each for each in validations]
+    match = {"resourceRules": [rule], **(selectors or {})}
+    bound = {"policyName": name, "validationActions": [action], **(binding or {})}
+    return [
+        {
+            **head,
+            "kind": "ValidatingAdmissionPolicy",
+            "spec": {"matchConstraints": match, "validations": checks, **spec},
+        },
+        {**head, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
+    ]
+
+
 # When the last bound policy with a paramKind of Kubernetes' own goes, kube-apiserver 1.36 ends the informer of that
 # kind for good, and what policies see of parameters from then on is old. 1.37 reads them anew for each write.
 # With this one there is no last one.

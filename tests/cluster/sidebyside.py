@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from support.policies import nativeanswers
 
+from cluster import manifests
 from cluster.apicalls import MERGE_PATCH, Caller
 from cluster.programs import judged_as
 from policies.admissionpolicy.documents import reader
@@ -48,33 +49,15 @@ class Policy:
     """A policy that refuses all ConfigMaps with its name as a label, and says so by an expression: there and here."""
 
     def __init__(self, caller: Caller, name: str, message: str, spec: Json, ref: Json | None) -> None:
-        rule = {
-            "apiGroups": [""],
-            "apiVersions": ["v1"],
-            "operations": ["CREATE", "UPDATE"],
-            "resources": ["configmaps"],
-        }
-        head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
         self.name = name
         self.caller = caller
-        self.documents: tuple[Json, Json] = (
-            {
-                **head,
-                "kind": "ValidatingAdmissionPolicy",
-                "spec": {
-                    "matchConstraints": {
-                        "resourceRules": [rule],
-                        "objectSelector": {"matchLabels": {"parameters": name}},
-                    },
-                    "validations": [{"expression": "false", "messageExpression": message}],
-                    **spec,
-                },
-            },
-            {
-                **head,
-                "kind": "ValidatingAdmissionPolicyBinding",
-                "spec": {"policyName": name, "validationActions": ["Deny"], **({"paramRef": ref} if ref else {})},
-            },
+        self.documents = manifests.validating(
+            name,
+            manifests.rule("configmaps"),
+            {"expression": "false", "messageExpression": message},
+            binding={"paramRef": ref} if ref else {},
+            selectors={"objectSelector": {"matchLabels": {"parameters": name}}},
+            **spec,
         )
 
     @property

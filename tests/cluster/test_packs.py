@@ -267,28 +267,14 @@ def _collection(obj: Json) -> str:
 def _canary() -> Iterator[Json]:
     """A policy that warns with its parameter: it is written last, so what it shows is in force with all before it."""
     yield _canary_parameters("0")
-    metadata = {"name": "canary"}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
-    yield {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": metadata,
-        "spec": {
-            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": "false", "messageExpression": "'revision ' + string(params.data.revision)"}],
-        },
-    }
-    yield {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": metadata,
-        "spec": {
-            "policyName": "canary",
-            "validationActions": ["Warn"],
-            "paramRef": {"name": "canary", "namespace": "kube-system", "parameterNotFoundAction": "Allow"},
-        },
-    }
+    yield from manifests.validating(
+        "canary",
+        manifests.rule("configmaps", operations=["CREATE"]),
+        {"expression": "false", "messageExpression": "'revision ' + string(params.data.revision)"},
+        action="Warn",
+        binding={"paramRef": {"name": "canary", "namespace": "kube-system", "parameterNotFoundAction": "Allow"}},
+        paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+    )
 
 
 def _canary_parameters(revision: str) -> Json:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
-from cluster import workloads
+from cluster import manifests, workloads
 from cluster.polling import NotYet
 from cluster.service import NAMESPACE
 
@@ -19,29 +19,12 @@ if TYPE_CHECKING:
     from cluster.service import Service
 
 LABEL = {"cks-admission.dev/policies": "true"}
-GROUP = "admissionregistration.k8s.io/v1"
 REFUSED = "cks-admission.dev/policies-refused"
 
 
-def policy(name: str, expression: str, resources: str = "secrets", **spec: object) -> Manifest:
-    """Return a policy on one resource of the core group, its message taken from its expression's own parts."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resources]}
-    return {
-        "apiVersion": GROUP,
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": expression}], **spec},
-    }
-
-
-def binding(name: str, **spec: object) -> Manifest:
-    """Return the binding of a policy in one Namespace, under the policy's name."""
-    return {
-        "apiVersion": GROUP,
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {"policyName": name, "validationActions": ["Deny"], **spec},
-    }
+def policy(name: str, expression: str, resource: str = "secrets", **spec: Any) -> list[Manifest]:
+    """Return a policy on one resource of the core group, and its binding; spec: more of both."""
+    return manifests.validating(name, manifests.rule(resource), expression, **spec)
 
 
 def config_map(name: str, data: dict[str, str], namespace: str = NAMESPACE, **metadata: object) -> Manifest:
@@ -124,11 +107,11 @@ def test_a_config_map_of_policies(control_plane: ControlPlane, namespace: str) -
         "failed expression: object.metadata.name.size() > 20\n"
         "metadata.name: object.metadata.name.size() > 20 is false (object.metadata.name.size() is 5)"
     )
-    control_plane.objects.apply(config_map("team", documents(long, binding("named")), labels=LABEL))
+    control_plane.objects.apply(config_map("team", documents(*long), labels=LABEL))
     said(control_plane, secret(namespace), denied)
 
     longer = policy("named", "object.metadata.name.size() > 30")
-    control_plane.objects.apply(config_map("team", documents(longer, binding("named")), labels=LABEL))
+    control_plane.objects.apply(config_map("team", documents(*longer), labels=LABEL))
     said(control_plane, secret(namespace), denied.replace("20", "30"))
 
     control_plane.kubectl(
@@ -140,8 +123,8 @@ def test_a_config_map_of_policies(control_plane: ControlPlane, namespace: str) -
 @pytest.mark.usefixtures("maps")
 def test_a_config_map_with_a_mistake(control_plane: ControlPlane, namespace: str) -> None:
     """What was in force stays; an annotation and an Event say what is wrong and where, until it is mended."""
-    good = documents(policy("mended", "object.metadata.name == 'x'"), binding("mended"))
-    bad = documents(policy("mended", "object.metadata.nam.startsWith(1)"), binding("mended"))
+    good = documents(*policy("mended", "object.metadata.name == 'x'"))
+    bad = documents(*policy("mended", "object.metadata.nam.startsWith(1)"))
     denied = (
         "The request is invalid: metadata.name: ValidatingAdmissionPolicy 'mended' with binding 'mended' denied "
         "request: failed expression: object.metadata.name == 'x'\n"
@@ -187,9 +170,9 @@ def test_parameters_in_the_cluster(control_plane: ControlPlane, namespace: str) 
         "limited",
         "object.metadata.name.size() < int(params.data.limit)",
         paramKind={"apiVersion": "v1", "kind": "ConfigMap"},
+        binding={"paramRef": {"name": "limits", "parameterNotFoundAction": "Deny"}},
     )
-    bound = binding("limited", paramRef={"name": "limits", "parameterNotFoundAction": "Deny"})
-    control_plane.objects.apply(config_map("limited", documents(reading, bound), labels=LABEL))
+    control_plane.objects.apply(config_map("limited", documents(*reading), labels=LABEL))
     said(
         control_plane,
         secret(namespace),
@@ -213,12 +196,14 @@ def test_native_policies_that_ask_for_rules_for_templates(
 ) -> None:
     """A Deployment is refused by what its Pods would be refused by; the Pods are refused once, by kube-apiserver."""
     name = "native-limits"
-    native = policy(
-        name, "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits))", resources="pods"
-    )
     selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    native, bound = policy(
+        name,
+        "object.spec.containers.all(c, has(c.resources) && has(c.resources.limits))",
+        "pods",
+        binding={"matchResources": selector},
+    )
     deployment = workloads.apps("Deployment", namespace, template=workloads.template())
-    bound = binding(name, matchResources=selector)
     try:
         control_plane.objects.apply([native, bound])
         said(control_plane, deployment, "")  # kube-apiserver has no rule for it
@@ -245,7 +230,7 @@ def test_native_policies_that_ask_for_rules_for_templates(
         assert refusal.count(name) == 2, refusal  # the policy and the binding of the one refusal
         assert "admission webhook" not in refusal
 
-        large = policy(f"{name}-large", f"size([1]{'.map(x, {x: x})' * 9}) == 1", resources="pods")
+        large, _ = policy(f"{name}-large", f"size([1]{'.map(x, {x: x})' * 9}) == 1", "pods")
         large["metadata"]["annotations"] = {"cks-admission.dev/derive": "true"}
         control_plane.objects.apply(large)
         [(*kind, message)] = events(control_plane, f"{name}-large", 1, "default")

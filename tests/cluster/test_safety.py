@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,28 +31,12 @@ TEAM, CALICO = "team-safety", "calico-system"
 REJECTED = 'cks_admission_rejected_calls_total{status="503"}'
 OLD_NODE = "old"
 NEVER = yaml.safe_dump_all(
-    [
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicy",
-            "metadata": {"name": "never"},
-            "spec": {
-                "failurePolicy": "Fail",
-                "matchConstraints": {
-                    "resourceRules": [
-                        {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}
-                    ]
-                },
-                "validations": [{"expression": "false", "message": "Never.", "reason": "Forbidden"}],
-            },
-        },
-        {
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": "never"},
-            "spec": {"policyName": "never", "validationActions": ["Deny"]},
-        },
-    ]
+    manifests.validating(
+        "never",
+        manifests.EVERYTHING,
+        {"expression": "false", "message": "Never.", "reason": "Forbidden"},
+        failurePolicy="Fail",
+    )
 )
 DENIED = "ValidatingAdmissionPolicy 'never' with binding 'never' denied request: Never."
 UNREACHABLE = 'failed calling webhook "policies.cks-admission.dev"'
@@ -168,17 +153,14 @@ def _await_refusal(service: Service, manifest: Manifest) -> None:
     service.control_plane.wait_for("the policy to be in force", refused)
 
 
-class _Killed:
+@contextmanager
+def _killed(cluster: Cluster) -> Iterator[None]:
     """The service is killed to the end of the block."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._service = cluster.service
-
-    def __enter__(self) -> None:
-        self._service.kill()
-
-    def __exit__(self, *_: object) -> None:
-        self._service.start()
+    cluster.service.kill()
+    try:
+        yield
+    finally:
+        cluster.service.start()
 
 
 def _object(kind: str, version: str, name: str, namespace: str = "", **fields: Any) -> Manifest:
@@ -286,7 +268,7 @@ def _ordinary(name: str) -> list[Write]:
 def test_writes_without_the_service(served: Cluster) -> None:
     """While no replica runs, every essential write passes, and every other one is refused by the API server."""
     essential, ordinary = _essential("killed"), _ordinary("killed")
-    with _Killed(served):
+    with _killed(served):
         passing, refused = served.answers(essential), served.answers(ordinary)
 
     assert passing == dict.fromkeys(passing, "")
@@ -345,7 +327,7 @@ def test_a_node_joins(served: Cluster) -> None:
         Write("alice", workloads.apps("Deployment", namespace, template=workloads.template(nodeSelector=selector)))
         for namespace in namespaces
     ]
-    with _Killed(served):
+    with _killed(served):
         joined = served.answers([Write("joining", node), *deployments])
         initialized = cluster.kubectl("taint", "node", name, f"{UNINITIALIZED['key']}-", user=served.users["cloud"])
 
@@ -381,7 +363,7 @@ def test_a_cold_start(served: Cluster, directory: Path) -> None:
     cluster.wait_for("its entry to be gone", unregistered)  # or it would go after the policy has come back
     (directory / "never.yaml").write_text(NEVER, encoding="utf-8")
     _await_refusal(served.service, workloads.config_map(TEAM, "canary"))
-    with _Killed(served):
+    with _killed(served):
         cluster.restart_api_server()
         remade = cluster.get("clusterrole", role)["metadata"]["name"]
         blocked = cluster.apply(workloads.config_map(TEAM, "blocked"))

@@ -12,7 +12,7 @@ from support.service.commands import run
 from support.service.receiver import Receiver, receiver_aside
 
 from certs.store import replace_file
-from cluster import workloads
+from cluster import manifests, workloads
 from cluster.apicalls import Caller
 from cluster.polling import NotYet
 from cluster.service import registered
@@ -32,18 +32,10 @@ STDIN = 'error when creating "STDIN"'
 
 def _policy(name: str, resource: str, *validations: Manifest, fail: str = "Fail", derive: str = "true") -> str:
     """A policy about the creation of a resource of the core group, and its binding."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
-    spec: Manifest = {"failurePolicy": fail, "matchConstraints": {"resourceRules": [rule]}}
-    metadata = {"name": name, "annotations": {"cks-admission.dev/derive": derive}}
-    kind, version = "ValidatingAdmissionPolicy", "admissionregistration.k8s.io/v1"
-    binding = {"policyName": name, "validationActions": ["Deny"]}
-    spec["validations"] = list(validations)
-    return yaml.safe_dump_all(
-        [
-            {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec},
-            {"apiVersion": version, "kind": f"{kind}Binding", "metadata": {"name": name}, "spec": binding},
-        ]
-    )
+    rule = manifests.rule(resource, operations=["CREATE"])
+    documents = manifests.validating(name, rule, *validations, failurePolicy=fail)
+    documents[0]["metadata"] = {"name": name, "annotations": {"cks-admission.dev/derive": derive}}
+    return yaml.safe_dump_all(documents)
 
 
 def _validation(expression: str, message: str, **more: str) -> Manifest:

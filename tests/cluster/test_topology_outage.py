@@ -27,9 +27,6 @@ RUNNING = annotated(
 )
 
 
-UNAPPLIED = ""
-
-
 def paused(name: str) -> Manifest:
     """Return an annotated Deployment whose controller makes no ReplicaSet yet."""
     made = annotated(placements.deployment(NAMESPACE, name, replicas=1), "superpod=1")
@@ -100,7 +97,7 @@ def test_job_that_was_not_seen_is_updated(control_plane: ControlPlane, manner: s
     else:
         answer = control_plane.apply({**RUNNING, "metadata": {**RUNNING["metadata"], "labels": {"a": "b"}}})
 
-    assert answer_of(answer) == (0, UNAPPLIED)
+    assert answer_of(answer) == (0, "")
     assert control_plane.get("job", "running", "-n", NAMESPACE)["spec"] == before
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cluster import crds
+from cluster import crds, manifests
 from cluster.polling import NotYet
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
@@ -52,31 +52,16 @@ _LIMIT: Json = {
 }
 
 
-def definition(kind: str, plural: str, schema: Json) -> Json:
-    """A CustomResourceDefinition with one version."""
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"kind": kind, "plural": plural}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {"group": GROUP, "scope": "Namespaced", "names": names, "versions": [version]},
-    }
-
-
+_LIMITS: Json = {
+    "type": "object",
+    "properties": {
+        "spec": {"type": "object", "required": ["max"], "properties": _LIMIT},
+        "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    },
+}
 DEFINITIONS = [
-    definition(
-        "Limit",
-        "limits",
-        {
-            "type": "object",
-            "properties": {
-                "spec": {"type": "object", "required": ["max"], "properties": _LIMIT},
-                "status": {"type": "object", "properties": {"n": {"type": "integer"}}},
-            },
-        },
-    ),
-    definition("Bare", "bares", {"type": "object", **_OPEN}),
+    manifests.custom_resource("Limit", GROUP, "v1", schema=_LIMITS),
+    manifests.custom_resource("Bare", GROUP, "v1"),
 ]
 
 

@@ -7,33 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cluster import manifests
 from support.service.reviews import body
 
 from faults.reviews import Review
 
 Json = dict[str, Any]
 
-_HEAD = {"apiVersion": "admissionregistration.k8s.io/v1"}
-CONFIG_MAPS = {
-    "apiGroups": [""],
-    "apiVersions": ["v1"],
-    "operations": ["CREATE", "UPDATE"],
-    "resources": ["configmaps"],
-}
+CONFIG_MAPS = manifests.rule("configmaps")
 # Below the cost limit of an expression, and quadratic in the number of keys.
 QUADRATIC = "object.data.all(a, object.data.all(b, a <= b || a > b))"
 
 
 def policy(name: str, expression: str, message: str = "No.", **spec: Any) -> list[Json]:
     """A policy about ConfigMaps and its binding."""
-    matched = {"matchConstraints": {"resourceRules": [CONFIG_MAPS]}}
-    validations = [{"expression": expression, "message": message}]
-    bound = {"policyName": name, "validationActions": ["Deny"]}
-    named = {**_HEAD, "metadata": {"name": name}}
-    return [
-        {**named, "kind": "ValidatingAdmissionPolicy", "spec": {**matched, "validations": validations, **spec}},
-        {**named, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
-    ]
+    return manifests.validating(name, CONFIG_MAPS, {"expression": expression, "message": message}, **spec)
 
 
 def limit(name: str, most: int) -> list[Json]:

@@ -232,22 +232,6 @@ def test_without_access_there_is_neither_token_nor_right(entry: Entry, name: str
     assert not [each for each in rendered.names if each.startswith(("ServiceAccount", "Role", "ClusterRole"))]
 
 
-def test_a_token_is_short_lived_and_for_the_api_server(entry: Entry) -> None:
-    """With access the token is projected where the configuration says, and ends after an hour."""
-    (volume,) = [each for each in entry("default").pod["volumes"] if "projected" in each]
-
-    assert volume == {
-        "name": "serviceaccount",
-        "projected": {
-            "sources": [
-                {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
-                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
-            ]
-        },
-    }
-
-
 def test_the_certificate_has_the_names_that_are_called(entry: Entry, tmp_path: Path) -> None:
     """The names are those of the Service, with the cluster's domain if it is given, of the URL, and the operator's."""
     service = "cks-admission.cks-admission.svc"

@@ -191,7 +191,7 @@ def test_interruptable_passes_where_it_reaches_pods(control_plane: ControlPlane,
 
 
 def test_who_may_label_a_node(control_plane: ControlPlane, namespace: str) -> None:
-    """The kubelet at home and accounts of the control plane's Namespaces may; their groups or rights alone do not do."""
+    """The kubelet at home and accounts of the control plane's Namespaces may; groups or rights alone do not do."""
     control_plane.namespace("hpc-verification", CONTROL_PLANE)
     answers = {
         key: control_plane.kubectl("label", "node", NODE, f"node.coreweave.cloud/{key}=12", user=user)
@@ -208,7 +208,7 @@ def test_who_may_label_a_node(control_plane: ControlPlane, namespace: str) -> No
 
 
 def test_a_namespace_is_not_promoted_by_finalize(control_plane: ControlPlane, namespace: str) -> None:
-    """Neither does /finalize let the label in that exempts a Namespace; that of one's own organization may be written."""
+    """Neither does /finalize let the label in that exempts it; that of one's own organization may be written."""
     manifest = control_plane.get("namespace", namespace)
     manifest["metadata"]["labels"] |= CONTROL_PLANE
     path = f"/api/v1/namespaces/{namespace}/finalize"

@@ -41,7 +41,7 @@ def _done(fault: Fault, site: Site) -> Row:
         except Exception as error:  # noqa: BLE001 - the other rows are done, and this one says what it met
             traceback.print_exc()
             said = str(error).splitlines() or [""]
-            result = Result("", "", 0.0, (f"could not be done: {type(error).__name__}: {said[0][:200]}",))
+            result = Result("", "", 0.0, {f"could not be done: {type(error).__name__}: {said[0][:200]}": False})
     row = Row(name(fault), *words(fault), result, f"{datetime.now(UTC):%Y-%m-%d}", neighbours.busy)
     _say(f"{time.monotonic() - began:.0f} s {table.line(row)}")
     return row

@@ -9,7 +9,7 @@ from faults.calls import Calls, calling
 from faults.clock import Clock
 from faults.process import Process
 from faults.reviews import GUARD
-from faults.row import Result, broken
+from faults.row import Result
 from faults.site import Site
 
 _THREE_DAYS = 3 * 86400.0
@@ -37,12 +37,10 @@ def clock_ahead(site: Site) -> Result:
         lost=f"while the clock changed {calls.summary}; after the start {kept.summary}",
         healthy=float("inf") if kept.lost else calls.healthy_after(began),
         slow=(*calls.slow("answers while the clock changes"), *kept.slow("answers after the start")),
-        broken=broken(
-            {
-                "no call lost while the clock changes": calls.flawless,
-                "none after the start": kept.flawless,
-            }
-        ),
+        promises={
+            "no call lost while the clock changes": calls.flawless,
+            "none after the start": kept.flawless,
+        },
     )
 
 
@@ -62,7 +60,7 @@ def certificate_from_the_future(site: Site) -> Result:
         lost=made.summary,
         healthy=float("inf") if made.lost else 0.0,
         slow=made.slow("answers"),
-        broken=broken({"callers trust the certificate": not made.lost}),
+        promises={"callers trust the certificate": not made.lost},
     )
 
 

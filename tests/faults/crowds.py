@@ -65,15 +65,13 @@ async def _large(process: Process, memory: Memory) -> Result:
         lost=guard.summary,
         healthy=guard.healthy_after(began),
         slow=guard.slow("guard"),
-        broken=broken(
-            {
-                "every review is answered": statuses["answered"] == _LARGE,
-                "peak below the chart's limit": peak.size < chart_limit() and not peak.killed,
-                "the process lives": process.child.poll() is None,
-                "the guard answers": bool(guard.seconds),
-                "no wrong verdict of the guard": not guard.wrong,
-            }
-        ),
+        promises={
+            "every review is answered": statuses["answered"] == _LARGE,
+            "peak below the chart's limit": peak.size < chart_limit() and not peak.killed,
+            "the process lives": process.child.poll() is None,
+            "the guard answers": bool(guard.seconds),
+            "no wrong verdict of the guard": not guard.wrong,
+        },
     )
 
 
@@ -127,13 +125,11 @@ async def _slow(process: Process) -> Result:
         lost=f"{guard.summary}; of newcomers {newcomers.summary}",
         healthy=max(guard.healthy_after(began), newcomers.healthy_after(began)),
         slow=(*guard.slow("guard"), *newcomers.slow("guard on new connections")),
-        broken=broken(
-            {
-                "no call of the guard is lost": not guard.lost and not newcomers.lost,
-                "no wrong verdict": not guard.wrong and not newcomers.wrong,
-                "/livez answers": not alive.lost,
-            }
-        ),
+        promises={
+            "no call of the guard is lost": not guard.lost and not newcomers.lost,
+            "no wrong verdict": not guard.wrong and not newcomers.wrong,
+            "/livez answers": not alive.lost,
+        },
     )
 
 
@@ -166,13 +162,11 @@ async def _descriptors(process: Process) -> Result:
         lost=f"on connections from before {guard.summary}",
         healthy=max(guard.healthy_after(ended), newcomers.healthy_after(ended)),
         slow=(*guard.slow("guard"), *broken({"healthy a second after": newcomers.healthy_after(ended) < 1})),
-        broken=broken(
-            {
-                "calls on connections from before go on": not guard.lost,
-                "no wrong verdict": not guard.wrong and not newcomers.wrong,
-                "the process lives": process.child.poll() is None,
-            }
-        ),
+        promises={
+            "calls on connections from before go on": not guard.lost,
+            "no wrong verdict": not guard.wrong and not newcomers.wrong,
+            "the process lives": process.child.poll() is None,
+        },
     )
 
 
@@ -213,13 +207,11 @@ async def _unlogged(process: Process, how: str, seconds: float) -> Result:
         lost=guard.summary,
         healthy=guard.healthy_after(began),
         slow=guard.slow("guard"),
-        broken=broken(
-            {
-                "no call is lost": not guard.lost and len(guard.seconds) > 10 * seconds,
-                "no wrong verdict": not guard.wrong,
-                "alive and ready": ready and not alive.lost,
-            }
-        ),
+        promises={
+            "no call is lost": not guard.lost and len(guard.seconds) > 10 * seconds,
+            "no wrong verdict": not guard.wrong,
+            "alive and ready": ready and not alive.lost,
+        },
     )
 
 

@@ -59,13 +59,11 @@ async def _stall(process: Process) -> Result:
         lost=guard.summary,
         healthy=guard.healthy_after(began),
         slow=(*guard.slow("guard", 0.05), *broken({"/livez under 100 ms": alive.slowest < 0.1})),
-        broken=broken(
-            {
-                "/livez answers": bool(alive.seconds) and not alive.lost,
-                "no write lost or misjudged": guard.flawless,
-                "heavy writes are answered": not any(_UNANSWERED in what for what in answers),
-            }
-        ),
+        promises={
+            "/livez answers": bool(alive.seconds) and not alive.lost,
+            "no write lost or misjudged": guard.flawless,
+            "heavy writes are answered": not any(_UNANSWERED in what for what in answers),
+        },
     )
 
 

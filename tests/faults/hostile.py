@@ -119,13 +119,11 @@ async def _hostile(process: Process, memory: Memory) -> Result:
             *guard.slow("guard", 0.05),
             *broken({"guard within 1 s": guard.slowest < 1, "edits in force within 5 s": max(edits) < _EDIT_SECONDS}),
         ),
-        broken=broken(
-            {
-                "no review lost or misjudged": guard.flawless,
-                "within the chart's limit": not peak.killed and peak.size < chart_limit(),
-                "it ends within 10 s": ended < _END_SECONDS,
-            }
-        ),
+        promises={
+            "no review lost or misjudged": guard.flawless,
+            "within the chart's limit": not peak.killed and peak.size < chart_limit(),
+            "it ends within 10 s": ended < _END_SECONDS,
+        },
     )
 
 

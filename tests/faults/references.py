@@ -20,7 +20,7 @@ from faults.documents import Json
 from faults.process import Process
 from faults.resources import connections
 from faults.reviews import GUARD, Review
-from faults.row import Result, broken
+from faults.row import Result
 from faults.site import Site
 
 _TEAM = "default"
@@ -82,13 +82,11 @@ def _parameters(site: Site, count: int) -> Result:
         lost=calls.summary,
         healthy=healthy,
         slow=calls.slow("guard"),
-        broken=broken(
-            {
-                "few connections": opened <= _MOST_CONNECTIONS,
-                "the Lease is renewed": age < _LEASE_SECONDS,
-                "no call lost or misjudged": calls.flawless,
-            }
-        ),
+        promises={
+            "few connections": opened <= _MOST_CONNECTIONS,
+            "the Lease is renewed": age < _LEASE_SECONDS,
+            "no call lost or misjudged": calls.flawless,
+        },
     )
 
 
@@ -139,13 +137,11 @@ def _access(site: Site, fault: Callable[[FakeApi], None]) -> Result:
         lost=guard.summary,
         healthy=healthy,
         slow=(*guard.slow("guard"), *asked.slow("refusals", _CHECK_SECONDS)),
-        broken=broken(
-            {
-                "no other call lost or misjudged": guard.flawless,
-                "what needs a check is refused in time": bool(asked.seconds) and asked.flawless,
-                "/livez answers": not alive.lost,
-            }
-        ),
+        promises={
+            "no other call lost or misjudged": guard.flawless,
+            "what needs a check is refused in time": bool(asked.seconds) and asked.flawless,
+            "/livez answers": not alive.lost,
+        },
     )
 
 

@@ -17,7 +17,7 @@ from cluster.polling import wait_for
 from cluster.release import NAMESPACE, Release
 
 from faults import documents
-from faults.row import Result, broken
+from faults.row import Result
 from faults.site import Site
 from webhook.configuration.settings import Registration
 
@@ -61,13 +61,11 @@ def stopped_replica(site: Site) -> Result:
         seen=f"a write took {phase.slowest:.1f} s at most; those that met it were told “failed calling webhook”",
         lost=_lost(phase),
         healthy=max(0.0, phase.trouble - stopped),
-        broken=broken(
-            {
-                "nothing gets past": not past,
-                "no write waits longer than two time-outs": phase.slowest < 2 * _DEFAULTS["timeoutSeconds"] + 1,
-                "well after the probe": phase.trouble < killed + 5,
-            }
-        ),
+        promises={
+            "nothing gets past": not past,
+            "no write waits longer than two time-outs": phase.slowest < 2 * _DEFAULTS["timeoutSeconds"] + 1,
+            "well after the probe": phase.trouble < killed + 5,
+        },
     )
 
 
@@ -104,12 +102,10 @@ def cold_start(site: Site) -> Result:
         f"(HTTP {joined.code}); all replicas were ready after {ready:.0f} s",
         lost="ordinary writes until a replica is ready, as the policy fails closed",
         healthy=healthy,
-        broken=broken(
-            {
-                "a Node joins": joined.code == HTTPStatus.CREATED,
-                "the policy fails closed meanwhile": "failed calling webhook" in refused,
-            }
-        ),
+        promises={
+            "a Node joins": joined.code == HTTPStatus.CREATED,
+            "the policy fails closed meanwhile": "failed calling webhook" in refused,
+        },
     )
 
 
@@ -137,12 +133,10 @@ def version_skew(site: Site) -> Result:
         f"{', '.join(asked.changes())}; other writes took {phase.slowest:.1f} s at most",
         lost=_lost(phase),
         healthy=0.0 if not phase.trouble else phase.trouble - began,
-        broken=broken(
-            {
-                "refused while registered, and never otherwise": asked.changes() == ["passed", "refused", "passed"],
-                "no other write failed": not phase.failures and not phase.total("unasked"),
-            }
-        ),
+        promises={
+            "refused while registered, and never otherwise": asked.changes() == ["passed", "refused", "passed"],
+            "no other write failed": not phase.failures and not phase.total("unasked"),
+        },
     )
 
 

@@ -13,7 +13,7 @@ from faults.documents import Json
 from faults.process import Process
 from faults.resources import MEGABYTE, descriptors, resident
 from faults.reviews import GUARD
-from faults.row import Result, broken
+from faults.row import Result
 from faults.site import Site
 
 _POLICIES = 20
@@ -64,13 +64,11 @@ async def _edits(process: Process, site: Site) -> Result:
         lost=calls.summary,
         healthy=healthy,
         slow=calls.slow("answers"),
-        broken=broken(
-            {
-                "no review lost or misjudged": calls.flawless,
-                "memory flat": last[0] < first[0] * _GROWTH,
-                "descriptors flat": last[1] <= first[1] + 5,
-            }
-        ),
+        promises={
+            "no review lost or misjudged": calls.flawless,
+            "memory flat": last[0] < first[0] * _GROWTH,
+            "descriptors flat": last[1] <= first[1] + 5,
+        },
     )
 
 
@@ -108,7 +106,7 @@ async def _vanishing(process: Process) -> Result:
         lost=calls.summary,
         healthy=time.monotonic() - back,
         slow=calls.slow("answers"),
-        broken=broken({"no review lost or misjudged": calls.flawless, "it is said": bool(said)}),
+        promises={"no review lost or misjudged": calls.flawless, "it is said": bool(said)},
     )
 
 

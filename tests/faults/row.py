@@ -13,15 +13,20 @@ class Result(NamedTuple):
     """What a fault did.
 
     healthy: the seconds until everything was as before, from the beginning of a fault that stays, from the end of one
-    that goes; 0 where nothing was lost from then on, infinite where it did not get well. broken: what was promised and
-    did not hold. slow: the same of promises of latency, which a busy machine breaks by itself.
+    that goes; 0 where nothing was lost from then on, infinite where it did not get well. promises: with whether they
+    held. slow: promises of latency that did not, which a busy machine breaks by itself.
     """
 
     seen: str
     lost: str
     healthy: float
-    broken: tuple[str, ...] = ()
+    promises: Mapping[str, bool]
     slow: tuple[str, ...] = ()
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """The promises that did not hold, but for those of latency."""
+        return broken(self.promises)
 
 
 Fault = Callable[[Site], Result]

@@ -27,9 +27,9 @@ The rest.
 
 def test_a_run_replaces_its_rows_alone() -> None:
     """The rows of a run take their places, a promise that did not hold is shown, and the others stay as they are."""
-    result = Result("a | b\nc", "nothing", 1.25, ("no loss",), ("no delay",))
+    result = Result("a | b\nc", "nothing", 1.25, {"no loss": False}, ("no delay",))
     row = Row("new", "A new one.", "All of it.", result, "2026-02-02")
-    slow = Result("a", "b", 0.0, slow=("no delay",))
+    slow = Result("a", "b", 0.0, {}, ("no delay",))
     busy = Row("busy", "Among others.", "All of it.", slow, "2026-02-02", "a load of 9")
 
     assert (
@@ -53,7 +53,7 @@ The rest.
 
 def test_latency_is_not_judged_on_a_busy_machine() -> None:
     """There only other promises can fail; elsewhere those of latency do too."""
-    result = Result("", "", 0.0, ("no loss",), ("no delay",))
+    result = Result("", "", 0.0, {"no loss": False}, ("no delay",))
     rows = [Row("a", "b", "c", result, "2026-02-02", busy) for busy in ("a load of 9", "")]
 
     assert [row.failures for row in rows] == [("no loss",), ("no loss", "no delay")]

@@ -21,7 +21,7 @@ from faults.clock import Clock
 from faults.documents import Json
 from faults.process import Process
 from faults.reviews import GUARD
-from faults.row import Result, broken
+from faults.row import Result
 from faults.site import Site
 
 _PROCESSES = 20
@@ -66,13 +66,11 @@ def _cut_off(process: Process, calls: Calls, said: str, healthy: float) -> Resul
         lost=calls.summary,
         healthy=healthy,
         slow=calls.slow("guard"),
-        broken=broken(
-            {
-                "no call lost or misjudged": calls.flawless,
-                "it says for how long": "longer than cluster.cutOffSeconds" in reason,
-                "a log line names the failed watches": "watch failed" in logged,
-            }
-        ),
+        promises={
+            "no call lost or misjudged": calls.flawless,
+            "it says for how long": "longer than cluster.cutOffSeconds" in reason,
+            "a log line names the failed watches": "watch failed" in logged,
+        },
     )
 
 
@@ -109,7 +107,7 @@ def gone(site: Site) -> Result:
         lost=calls.summary,
         healthy=healthy,
         slow=calls.slow("guard"),
-        broken=broken({"410 was met": expired > 0, "no call lost or misjudged": calls.flawless}),
+        promises={"410 was met": expired > 0, "no call lost or misjudged": calls.flawless},
     )
 
 
@@ -148,13 +146,11 @@ def restarted_api_server(site: Site) -> Result:
         lost=calls.summary,
         healthy=healthy,
         slow=calls.slow("guard"),
-        broken=broken(
-            {
-                "no call lost or misjudged": calls.flawless,
-                "lists come from the cache": stored < _PROCESSES,
-                "no process died": not died,
-            }
-        ),
+        promises={
+            "no call lost or misjudged": calls.flawless,
+            "lists come from the cache": stored < _PROCESSES,
+            "no process died": not died,
+        },
     )
 
 

@@ -13,7 +13,7 @@ from cluster import components, kubectl, manifests
 from cluster.authority import Authority
 from cluster.kubectl import KubectlError
 from cluster.objects import Objects
-from cluster.polling import PATIENCE, GaveUpError, NotYet, answers, wait_for
+from cluster.polling import PATIENCE, GaveUpError, NotYet, answers, wait_for, wait_until
 from cluster.process import Component
 from cluster.workspace import free_ports, workspace
 
@@ -125,6 +125,18 @@ class ControlPlane:
             return probe()
 
         return wait_for(description, watched, timeout)
+
+    def wait_until(self, description: str, look: Callable[[], T], wanted: Callable[[T], object]) -> T:
+        """Call `look` until what it returns is wanted, and return that; see polling.wait_until.
+
+        Raises ComponentError if meanwhile a component ended.
+        """
+
+        def watched() -> T:
+            self._check()
+            return look()
+
+        return wait_until(description, watched, wanted)
 
     def restart_api_server(self) -> None:
         """End the API server, start it again, and wait until it is ready. Raises ComponentError."""

@@ -143,14 +143,11 @@ def rolled(control_plane: ControlPlane, namespace: str, name: str = "main") -> l
 
     The oldest is the first. Raises AssertionError where the controller made one again since it found it changed.
     """
-
-    def complete() -> Manifest:
-        found = control_plane.get("deployment", name, "-n", namespace)
-        if not rolled_out(found):
-            raise NotYet(str(found["status"]))
-        return found
-
-    status = control_plane.wait_for(f"the roll-out of {name}", complete)["status"]
+    status = control_plane.wait_until(
+        f"the roll-out of {name}",
+        lambda: control_plane.get("deployment", name, "-n", namespace),
+        rolled_out,
+    )["status"]
     assert "collisionCount" not in status, status
     sets = control_plane.get("replicasets", "-n", namespace, "-l", f"app={name}")["items"]
     sets.sort(key=lambda each: int(each["metadata"]["annotations"]["deployment.kubernetes.io/revision"]))

@@ -52,6 +52,18 @@ def wait_for(description: str, probe: Callable[[], T], timeout: float = PATIENCE
         time.sleep(max(_PAUSE_SECONDS, ended - began))
 
 
+def wait_until(description: str, look: Callable[[], T], wanted: Callable[[T], object], timeout: float = PATIENCE) -> T:
+    """Call `look` until what it returns is wanted, and return that. Raises GaveUpError, with what was seen last."""
+
+    def probe() -> tuple[T]:
+        found = look()
+        if not wanted(found):
+            raise NotYet(f"{found}")
+        return (found,)
+
+    return wait_for(description, probe, timeout)[0]
+
+
 def answers(url: str, ca_file: Path) -> bool:
     """Tell whether a URL answers 200, without any proxy. Raises NotYet with what it does instead."""
     context = ssl.create_default_context(cafile=ca_file)

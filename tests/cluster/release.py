@@ -14,7 +14,7 @@ import yaml
 from cluster import jsonlog, load, toolchain
 from cluster.kubectl import BRIEF
 from cluster.kubelet import Kubelet
-from cluster.polling import NotYet, wait_for
+from cluster.polling import NotYet, wait_for, wait_until
 from cluster.process import Component
 from cluster.workspace import free_ports
 
@@ -147,13 +147,12 @@ class Release:
         """Wait until the API server asks the service, about reserved labels and about the policy of `load`."""
         words = {"foo.coreweave.cloud/bar": "are not allowed", "size": "Huge ones are not wanted."}
 
-        def asked() -> bool:
-            found = {key: self.refusal({key: "huge"}) for key in words}
-            if not all(text in found[key] for key, text in words.items()):
-                raise NotYet(f"{found}\n{self._said()}")
-            return True
-
-        wait_for("the API server to ask the service", asked, _ROLL_OUT_SECONDS)
+        wait_until(
+            "the API server to ask the service",
+            lambda: {key: self.refusal({key: "huge"}) for key in words},
+            lambda found: all(text in found[key] for key, text in words.items()),
+            _ROLL_OUT_SECONDS,
+        )
 
     def refusal(self, labels: Mapping[str, str], namespace: str = "load") -> str:
         """Return what the API server tells alice of a ConfigMap with these labels; nothing where it may be made."""

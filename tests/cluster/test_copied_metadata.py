@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster import crds, manifests, workloads
-from cluster.polling import NotYet
 from policies.objects.fieldpath import Wildcard
 from policies.objects.workload import BUILT_IN, Workload
 
@@ -208,13 +207,11 @@ def test_custom_kind(control_plane: ControlPlane, namespace: str, row: Workload)
     manifest, paths = filled(row, namespace, RESERVED)
     clean, _ = filled(row, namespace, {"example.org/x": "true"})
 
-    def served() -> bool:
-        answer = control_plane.objects.applied(clean, user="alice", dry_run=True)
-        if answer.code >= HTTPStatus.BAD_REQUEST:
-            raise NotYet(f"{answer}")
-        return True
-
-    control_plane.wait_for("the custom kind to be served", served)
+    control_plane.wait_until(
+        "the custom kind to be served",
+        lambda: control_plane.objects.applied(clean, user="alice", dry_run=True),
+        lambda answer: answer.code < HTTPStatus.BAD_REQUEST,
+    )
     answer = control_plane.apply(manifest)
 
     lines = [line.strip() for line in answer.stderr.splitlines() if line.startswith("  ")]

@@ -56,14 +56,12 @@ class Installation(NamedTuple):
         kubeconfig = ("--kubeconfig", str(self.control_plane.kubeconfig(user))) if user else ()
         command = ["doctor", "--config", str(self.service.config), *kubeconfig, *arguments]
 
-        def answered() -> Result:
-            done = CliRunner().invoke(main, command)
-            # It says so of whoever a busy machine stops for some seconds, and no test here is about that.
-            if any(late in done.stdout for late in ("no answer within", "deadline exceeded")):
-                raise NotYet(done.stdout)
-            return done
-
-        return self.control_plane.wait_for("all to answer in time", answered)
+        # It says so of whoever a busy machine stops for some seconds, and no test here is about that.
+        return self.control_plane.wait_until(
+            "all to answer in time",
+            lambda: CliRunner().invoke(main, command),
+            lambda done: not any(late in done.stdout for late in ("no answer within", "deadline exceeded")),
+        )
 
     def faults(self, *arguments: str) -> dict[str, list[Found]]:
         """What is not in order, by check, as level, place, what was found and the remedy."""

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from support.policies import packs
 
 from cluster.apicalls import Answer, Caller
-from cluster.polling import NotYet
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.conversion.conversion import convert
 from policies.suite import CaseNamespace, CaseUser, read
@@ -69,14 +68,11 @@ class Cluster:
 
     def wait(self, obj: Any, seen: Callable[[Answer], bool]) -> None:
         """Wait until creating an object is answered in some way."""
-
-        def probe() -> bool:
-            answer = self.create(obj)
-            if not seen(answer):
-                raise NotYet(str(answer))
-            return True
-
-        self.control_plane.wait_for(f"{obj['kind']} {obj['metadata']['name']} to be answered otherwise", probe)
+        self.control_plane.wait_until(
+            f"{obj['kind']} {obj['metadata']['name']} to be answered otherwise",
+            lambda: self.create(obj),
+            seen,
+        )
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import pytest
 from chart.rendering import render
 
 from cluster.apicalls import Caller
-from cluster.polling import NotYet
 from policies.topology.annotation import GATE, PLACEMENT
 from webhook.cluster.placer.gatekeeper import CHANGED
 
@@ -171,13 +170,13 @@ def fenced(control_plane: ControlPlane) -> Iterator[Pods]:
     with Caller(control_plane) as caller:
         pods = Pods(caller, namespace)
 
-        def in_force() -> bool:
-            answer = pods.placer("POST", f"{pods.where}?dryRun=All", pods.manifest(()))
-            if answer.code == HTTPStatus.CREATED or "may open the gates" not in str(answer.body.get("message")):
-                raise NotYet(str(answer.body.get("message")))
-            return True
-
-        control_plane.wait_for("the policy to be in force", in_force)
+        control_plane.wait_until(
+            "the policy to be in force",
+            lambda: pods.placer("POST", f"{pods.where}?dryRun=All", pods.manifest(())),
+            lambda answer: (
+                answer.code != HTTPStatus.CREATED and "may open the gates" in str(answer.body.get("message"))
+            ),
+        )
         yield pods
     control_plane.objects.delete_all("pods", namespace=namespace)
     control_plane.objects.delete_manifests([*made, more])

@@ -10,7 +10,6 @@ import pytest
 from support.mistakes import Row, clusters, correct, mistakes
 
 from cluster import crds, manifests, workloads
-from cluster.polling import NotYet
 from cluster.service import registered
 from policies.selectors.fault import listed
 
@@ -41,13 +40,11 @@ def standing(control_plane: ControlPlane, cluster: str) -> Iterator[None]:
     nowhere = workloads.pod("default", "nowhere")
     nowhere["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "nowhere"}
 
-    def known() -> bool:
-        answer = control_plane.objects.applied(nowhere, user="alice", dry_run=True)
-        if not any(warning.endswith(f"Nodes have {listed(labels)}.") for warning in answer.warnings):
-            raise NotYet(f"{answer}")
-        return True
-
-    control_plane.wait_for("the service to know the Nodes", known)
+    control_plane.wait_until(
+        "the service to know the Nodes",
+        lambda: control_plane.objects.applied(nowhere, user="alice", dry_run=True),
+        lambda answer: any(warning.endswith(f"Nodes have {listed(labels)}.") for warning in answer.warnings),
+    )
     yield
     control_plane.objects.delete("node", *labels)
 

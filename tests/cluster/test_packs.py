@@ -22,7 +22,6 @@ from support.policies import packs
 from cluster import components, crds, jsonlog, manifests, toolchain
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
-from cluster.polling import NotYet
 from cluster.programs import CONTROL_PLANE
 from policies.suite import Case, Expectation
 
@@ -215,13 +214,11 @@ class Cluster:
         """Wait for the policy that was written last to warn with what was written last."""
         asked = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "asked", "namespace": "default"}}
 
-        def seen() -> bool:
-            answer = self._caller.send("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", asked)
-            if not any(text.endswith(f": revision {revision}") for text in answer.warnings):
-                raise NotYet(str(answer))
-            return True
-
-        self.server.wait_for(f"revision {revision} of the parameters", seen)
+        self.server.wait_until(
+            f"revision {revision} of the parameters",
+            lambda: self._caller.send("POST", "/api/v1/namespaces/default/configmaps?dryRun=All", asked),
+            lambda answer: any(text.endswith(f": revision {revision}") for text in answer.warnings),
+        )
 
 
 def _said(answer: Answer, annotations: Json, names: set[str]) -> Expectation:

@@ -14,7 +14,6 @@ from support.terminal import Output, Terminal, cks_admission
 
 from cluster import toolchain
 from cluster.pages import enter, kubectl
-from cluster.polling import NotYet
 from cluster.service import registered
 
 if TYPE_CHECKING:
@@ -70,13 +69,11 @@ def _await_policy(cluster: ControlPlane) -> None:
     """Wait until the API server knows the policy of the guide."""
     job = yaml.safe_load((PAGES["policies"].examples / "train.yaml").read_text(encoding="utf-8"))
 
-    def known() -> bool:
-        answer = cluster.objects.applied(job, user="alice", dry_run=True)
-        if "placement-capacity" not in answer.body.get("message", ""):
-            raise NotYet(f"{answer}")
-        return True
-
-    cluster.wait_for("the API server to know the policy", known)
+    cluster.wait_until(
+        "the API server to know the policy",
+        lambda: cluster.objects.applied(job, user="alice", dry_run=True),
+        lambda answer: "placement-capacity" in answer.body.get("message", ""),
+    )
 
 
 @pytest.mark.parametrize("name", ALONE)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import yaml
 
-from cluster.polling import NotYet
 from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
 from policies.engine.match import LabelSelector, SelectorRequirement
@@ -193,15 +192,13 @@ def met(request: pytest.FixtureRequest, cluster: ControlPlane) -> Iterator[dict[
         "configmaps.v1.", "CREATE", manifest={"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     )
 
-    def in_force() -> bool:
-        found = _met(_ask(cluster, canary), how)
-        if not {"all", "tier", "both", "two"} <= found:
-            raise NotYet(f"only {sorted(found)} are in force")
-        return True
-
     cluster.objects.apply(manifests)
     try:
-        cluster.wait_for("the policies to be in force", in_force)
+        cluster.wait_until(
+            "the policies to be in force",
+            lambda: _met(_ask(cluster, canary), how),
+            lambda found: {"all", "tier", "both", "two"} <= found,
+        )
         yield {case: _met(_ask(cluster, asked), how) for case, asked in ASKED.items()}
     finally:
         cluster.objects.delete_manifests(manifests)

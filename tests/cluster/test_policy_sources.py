@@ -61,14 +61,11 @@ def secret(namespace: str, name: str = "token", **data: str) -> Manifest:
 
 def said(control_plane: ControlPlane, obj: Manifest, expected: str) -> None:
     """Wait until kubectl's answer to a dry run begins so; empty for an object that is admitted."""
-
-    def found() -> bool:
-        stderr = control_plane.apply(obj, "--dry-run=server").stderr
-        if not (stderr.endswith(expected + "\n") if expected else not stderr):
-            raise NotYet(stderr)
-        return True
-
-    control_plane.wait_for(f"kubectl to say {expected!r}", found)
+    control_plane.wait_until(
+        f"kubectl to say {expected!r}",
+        lambda: control_plane.apply(obj, "--dry-run=server").stderr,
+        lambda stderr: stderr.endswith(expected + "\n") if expected else not stderr,
+    )
 
 
 def annotation(control_plane: ControlPlane, name: str) -> str | None:
@@ -220,13 +217,12 @@ def test_native_policies_that_ask_for_rules_for_templates(
             f'{path}: has(c.resources.limits) is false (container "main")',
         )
 
-        def refused() -> str:
-            refusal = control_plane.apply(workloads.pod(namespace, "web"), "--dry-run=server").stderr
-            if name not in refusal:  # kube-apiserver takes its own policies over in its own time
-                raise NotYet(refusal)
-            return refusal
-
-        refusal = control_plane.wait_for("kube-apiserver to refuse the Pod", refused)
+        # kube-apiserver takes its own policies over in its own time
+        refusal = control_plane.wait_until(
+            "kube-apiserver to refuse the Pod",
+            lambda: control_plane.apply(workloads.pod(namespace, "web"), "--dry-run=server").stderr,
+            lambda refusal: name in refusal,
+        )
         assert refusal.count(name) == 2, refusal  # the policy and the binding of the one refusal
         assert "admission webhook" not in refusal
 

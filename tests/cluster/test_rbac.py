@@ -8,7 +8,6 @@ import pytest
 from support.policies.rbacrights import CHECKS, OTHER, RIGHTS, TEAM, answer_in
 
 from cluster.apicalls import Caller
-from cluster.polling import NotYet
 from cluster.programs import judged_as
 from policies.cel.library.authorizer import CheckAnswer, answer_of, subject_access_review
 
@@ -41,13 +40,11 @@ def answers(control_plane: ControlPlane) -> Iterator[Mapping[str, CheckAnswer]]:
             document = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview"}
             return answer_of(caller.make(_REVIEWS, document | {"spec": subject_access_review(check)})["status"])
 
-        def settled() -> bool:
-            found = {name: ask(CHECKS[name][0]) for name in _SETTLED}
-            if found != {name: answer_in(name, judged_as()) for name in _SETTLED}:
-                raise NotYet(str(found))
-            return True
-
-        control_plane.wait_for("the roles to be in force", settled)
+        control_plane.wait_until(
+            "the roles to be in force",
+            lambda: {name: ask(CHECKS[name][0]) for name in _SETTLED},
+            lambda found: found == {name: answer_in(name, judged_as()) for name in _SETTLED},
+        )
         yield {name: ask(check) for name, (check, _) in CHECKS.items()}
     control_plane.objects.delete_manifests(RIGHTS)
     control_plane.objects.delete("namespace", TEAM, OTHER)

@@ -11,7 +11,7 @@ import yaml
 from chart.matrix import MATRIX, NEEDS
 
 from cluster import crds, load, toolchain, workloads
-from cluster.polling import NotYet, wait_for
+from cluster.polling import wait_until
 from cluster.release import CHART, NAME, events
 from webhook.registration.registrar import REACHED_SECONDS
 
@@ -67,14 +67,12 @@ def test_pods_are_there_before_the_api_server_asks(installed: Release) -> None:
 
 def test_doctor_finds_nothing_wrong(installed: Release) -> None:
     """`cks-admission doctor`, run where a Pod runs, has no complaint about a fresh installation."""
-
-    def answered() -> subprocess.CompletedProcess[str]:
-        done = installed.kubelet.execute(installed.kubelet.ready()[0], "doctor", "--config", "config/cks.yaml")
-        if "no answer within" in done.stdout:  # of whoever a busy machine stops for some seconds
-            raise NotYet(done.stdout)
-        return done
-
-    done = wait_for("all to answer in time", answered)
+    # of whoever a busy machine stops for some seconds
+    done = wait_until(
+        "all to answer in time",
+        lambda: installed.kubelet.execute(installed.kubelet.ready()[0], "doctor", "--config", "config/cks.yaml"),
+        lambda done: "no answer within" not in done.stdout,
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL" not in done.stdout

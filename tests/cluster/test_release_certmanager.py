@@ -11,7 +11,7 @@ import pytest
 from cluster import crds, load, toolchain
 from cluster.controlplane import ControlPlane
 from cluster.load import Load
-from cluster.polling import NotYet, wait_for
+from cluster.polling import NotYet, wait_for, wait_until
 from cluster.process import Component
 from cluster.release import NAME, NAMESPACE, Release, events
 
@@ -105,13 +105,11 @@ def test_a_new_entry_blocks_nobody(writing: Load, installed: Release, cluster: C
     with writing.phase("another entry") as phase:
         installed.install(policies={"team.yaml": MUTATING})
 
-        def changed() -> bool:
-            made = cluster.get("configmap", "load-0-plain", "-n", load.NAMESPACE)
-            if made["metadata"].get("annotations", {}).get("team") != "x":
-                raise NotYet(str(made["metadata"]))
-            return True
-
-        wait_for("the new policy", changed)
+        wait_until(
+            "the new policy",
+            lambda: cluster.get("configmap", "load-0-plain", "-n", load.NAMESPACE),
+            lambda made: made["metadata"].get("annotations", {}).get("team") == "x",
+        )
         writing.settle(3.0)
 
     assert phase.failures == []
@@ -148,13 +146,11 @@ def test_a_renewal_blocks_nobody(writing: Load, installed: Release, cluster: Con
     with writing.phase("renewal") as phase:
         cluster.kubectl("delete", "secret", f"{NAME}-tls", "-n", NAMESPACE, user="admin", check=True)
 
-        def served() -> bool:
-            now = {each.name: len(events(each, "certificate served")) for each in installed.kubelet.ready()}
-            if now.keys() != before.keys() or any(now[name] <= count for name, count in before.items()):
-                raise NotYet(str(now))
-            return True
-
-        wait_for("the new certificate", served)
+        wait_until(
+            "the new certificate",
+            lambda: {each.name: len(events(each, "certificate served")) for each in installed.kubelet.ready()},
+            lambda now: now.keys() == before.keys() and not any(now[name] <= count for name, count in before.items()),
+        )
         writing.settle(3.0)
 
     assert phase.failures == []

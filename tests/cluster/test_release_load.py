@@ -18,7 +18,7 @@ from certs.material import Bundle, issued_by, load_certificates
 from cluster import jsonlog
 from cluster.ageing import age
 from cluster.load import WRITES, Load
-from cluster.polling import PATIENCE, NotYet, wait_for
+from cluster.polling import PATIENCE, NotYet, wait_for, wait_until
 from cluster.release import MANAGE, NAME, NAMESPACE, events
 
 if TYPE_CHECKING:
@@ -111,13 +111,12 @@ def test_a_drained_replica(audited: ControlPlane, installed: Release, writing: L
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim.name}}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{victim.name}/eviction"
 
-        def evicted() -> bool:
-            answer = audited.kubectl("create", "--raw", path, "-f", "-", user="admin", input=json.dumps(eviction))
-            if answer.returncode != 0:  # the disruption budget may not know yet that the other replica is ready
-                raise NotYet(answer.stderr)
-            return True
-
-        wait_for("the eviction", evicted)
+        # the disruption budget may not know yet that the other replica is ready
+        wait_until(
+            "the eviction",
+            lambda: audited.kubectl("create", "--raw", path, "-f", "-", user="admin", input=json.dumps(eviction)),
+            lambda answer: answer.returncode == 0,
+        )
         wait_for("the Pod to end", lambda: victim.process.poll() is not None)
         installed.wait()
 
@@ -205,13 +204,11 @@ def test_policies_and_configuration_reload(installed: Release, writing: Load) ->
     with writing.phase("reload") as phase:
         installed.install(policies={"more.yaml": MORE}, config={"labels": {"exceptions": EXCEPTIONS}})
 
-        def loaded() -> bool:
-            found = installed.refusal({"colour": "red"}), installed.refusal({"new.coreweave.cloud/x": "1"})
-            if "No red ones." not in found[0] or found[1]:
-                raise NotYet(str(found))
-            return True
-
-        wait_for("the new policy and the new configuration", loaded)
+        wait_until(
+            "the new policy and the new configuration",
+            lambda: (installed.refusal({"colour": "red"}), installed.refusal({"new.coreweave.cloud/x": "1"})),
+            lambda found: "No red ones." in found[0] and not found[1],
+        )
         all_log(installed, CHANGED)
         writing.settle(STEADY_SECONDS)
         installed.install()
@@ -271,14 +268,11 @@ def spoil(audited: ControlPlane, fault: str) -> Certificate | None:
 
 def all_log(installed: Release, *changed: list[str]) -> None:
     """Wait until each replica has loaded just these changes of the configuration, one after the other."""
-
-    def loaded() -> bool:
-        found = [[event["changed"] for event in events(each, "configuration loaded")] for each in installed.wait()]
-        if found != [list(changed)] * 3:
-            raise NotYet(str(found))
-        return True
-
-    wait_for("the replicas to load the configuration", loaded)
+    wait_until(
+        "the replicas to load the configuration",
+        lambda: [[event["changed"] for event in events(each, "configuration loaded")] for each in installed.wait()],
+        lambda found: found == [list(changed)] * 3,
+    )
 
 
 def aged(installed: Release) -> tuple[Certificate, float]:

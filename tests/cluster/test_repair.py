@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from cluster import manifests
-from cluster.polling import NotYet
 from cluster.service import COMMAND, NAMESPACE, Service
 from cluster.test_registration import exported
 
@@ -136,14 +135,11 @@ def settled(
     control_plane: ControlPlane, service: Service, before: dict[str, Manifest], repairs: int
 ) -> list[dict[str, Any]]:
     """Wait until the entries are as they were, and the log has more repairs than before; return those."""
-
-    def repaired() -> list[dict[str, Any]]:
-        found = service.events("registration repaired")[repairs:]
-        if entries(control_plane) != before or not found:
-            raise NotYet(f"{found}, {json.dumps(entries(control_plane))}")
-        return found
-
-    return control_plane.wait_for("the registration to be repaired", repaired)
+    return control_plane.wait_until(
+        "the registration to be repaired",
+        lambda: service.events("registration repaired")[repairs:],
+        lambda found: entries(control_plane) == before and found,
+    )
 
 
 def _patch(*operations: Manifest) -> Callable[[ControlPlane], Completed]:

@@ -144,13 +144,12 @@ def _is_served(cluster: Cluster) -> bool:
 
 
 def _await_refusal(service: Service, manifest: Manifest) -> None:
-    def refused() -> bool:
-        answer = service.control_plane.objects.applied(manifest, user="alice", dry_run=True)
-        if DENIED not in answer.body.get("message", ""):
-            raise NotYet(f"{answer}")
-        return True
 
-    service.control_plane.wait_for("the policy to be in force", refused)
+    service.control_plane.wait_until(
+        "the policy to be in force",
+        lambda: service.control_plane.objects.applied(manifest, user="alice", dry_run=True),
+        lambda answer: DENIED in answer.body.get("message", ""),
+    )
 
 
 @contextmanager

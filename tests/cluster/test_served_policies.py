@@ -374,11 +374,6 @@ def test_a_policy_that_is_tried(served: Service, shadow: Path, decisions: Path) 
 
 def _await(service: Service, manifest: Manifest, said: str) -> None:
     """Wait until kubectl prints exactly this."""
-
-    def prints() -> bool:
-        answer = _apply(service, manifest)
-        if answer.stderr != said:
-            raise NotYet(answer.stderr)
-        return True
-
-    service.control_plane.wait_for(said or "nothing to be said", prints)
+    service.control_plane.wait_until(
+        said or "nothing to be said", lambda: _apply(service, manifest), lambda answer: answer.stderr == said
+    )

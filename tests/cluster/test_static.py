@@ -14,7 +14,6 @@ from cluster import toolchain, workloads
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
 from cluster.conversion import gadgets
-from cluster.polling import NotYet
 from cluster.process import ComponentError
 from cluster.programs import CONTROL_PLANE, judged_as
 from cluster.service import registered
@@ -58,14 +57,7 @@ class Cluster(NamedTuple):
 
     def becomes(self, text: str) -> str:
         """The refusal, once a text is in it."""
-
-        def shown() -> str:
-            refusal = self.refusal()
-            if text not in refusal:
-                raise NotYet(refusal)
-            return refusal
-
-        return self.control_plane.wait_for(f"a refusal with {text}", shown)
+        return self.control_plane.wait_until(f"a refusal with {text}", self.refusal, lambda refusal: text in refusal)
 
 
 def exported(files: Path, settings: object, *arguments: str) -> None:

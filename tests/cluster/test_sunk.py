@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster import workloads
-from cluster.polling import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +34,11 @@ def sunk_node(control_plane: ControlPlane) -> Iterator[None]:
     ]
     control_plane.node("sunk-1", {"pool": "sunk"}, taints, {"nvidia.com/gpu": 8})
 
-    def seen() -> bool:
-        answer = control_plane.objects.applied(workloads.apps("DaemonSet", "default"), user="alice", dry_run=True)
-        if not any("taints of SUNK Nodes" in warning for warning in answer.warnings):
-            raise NotYet(f"{answer}")
-        return True
-
-    control_plane.wait_for("the service to know the SUNK Node", seen)
+    control_plane.wait_until(
+        "the service to know the SUNK Node",
+        lambda: control_plane.objects.applied(workloads.apps("DaemonSet", "default"), user="alice", dry_run=True),
+        lambda answer: any("taints of SUNK Nodes" in warning for warning in answer.warnings),
+    )
     yield
     control_plane.objects.delete("node", "sunk-1")
 

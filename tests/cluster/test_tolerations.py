@@ -39,14 +39,11 @@ def own(tolerations: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
 
 def placed(control_plane: ControlPlane, namespace: str, name: str) -> tuple[str, list[dict[str, Any]]]:
     """Return the Node and the tolerations of a Pod, once it runs."""
-
-    def running() -> dict[str, Any]:
-        pod = control_plane.get("pod", name, "-n", namespace)
-        if pod["status"].get("phase") != "Running":
-            raise NotYet(json.dumps(pod["status"]))
-        return pod
-
-    spec = control_plane.wait_for(f"Pod {name} to run", running)["spec"]
+    spec = control_plane.wait_until(
+        f"Pod {name} to run",
+        lambda: control_plane.get("pod", name, "-n", namespace),
+        lambda pod: pod["status"].get("phase") == "Running",
+    )["spec"]
     return spec["nodeName"], own(spec["tolerations"])
 
 

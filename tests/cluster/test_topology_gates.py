@@ -132,13 +132,11 @@ def test_roll_out_ends_or_says_why_not(
             assert rollout.said in yard.event("Waiting", name=owner)
             return
 
-        def new() -> bool:
-            images = Counter(pod["spec"]["containers"][0]["image"] for pod in yard.pods() if _is_bound(pod))
-            if images != {"example.test/main:2": pods}:
-                raise NotYet(f"{images}")
-            return True
-
-        control_plane.wait_for("the roll-out to end", new)
+        control_plane.wait_until(
+            "the roll-out to end",
+            lambda: Counter(pod["spec"]["containers"][0]["image"] for pod in yard.pods() if _is_bound(pod)),
+            lambda images: images == {"example.test/main:2": pods},
+        )
         yard.await_racks({"a": pods})
 
 
@@ -251,13 +249,10 @@ def relabel(two: Yard, node: str, rack: str) -> None:
 
 
 def _in_one_rack(yard: Yard, app: str = "main", pods: int = 2) -> None:
-    def there() -> bool:
-        found = yard.racks(app)
-        if list(found.values()) != [pods]:
-            raise NotYet(f"{found}")
-        return True
 
-    yard.control_plane.wait_for(f"{app} in one rack", there)
+    yard.control_plane.wait_until(
+        f"{app} in one rack", lambda: yard.racks(app), lambda found: list(found.values()) == [pods]
+    )
 
 
 TROUBLES: Mapping[str, Callable[[Yard], None]] = {

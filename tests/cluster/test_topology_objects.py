@@ -49,13 +49,11 @@ def await_word(control_plane: ControlPlane, name: str, *, known: bool = True) ->
     """Wait until the service knows a topology, or does not know it any more."""
     asking = annotated(placements.pod("default"), "superpod=1", topology=name)
 
-    def heard() -> bool:
-        answer = control_plane.objects.applied(asking, user="alice", dry_run=True)
-        if known != (answer.code < HTTPStatus.BAD_REQUEST):
-            raise NotYet(f"{answer}")
-        return True
-
-    control_plane.wait_for(f"the service to hear of {name}", heard)
+    control_plane.wait_until(
+        f"the service to hear of {name}",
+        lambda: control_plane.objects.applied(asking, user="alice", dry_run=True),
+        lambda answer: known == (answer.code < HTTPStatus.BAD_REQUEST),
+    )
 
 
 def serve(control_plane: ControlPlane, name: str) -> None:

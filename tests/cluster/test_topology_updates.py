@@ -290,11 +290,8 @@ def test_rollback_of_a_stateful_set(control_plane: ControlPlane, caller: Caller,
 
 def revisions(control_plane: ControlPlane, namespace: str, count: int) -> None:
     """Wait until the controller has noted so many templates of the StatefulSet that is rolled back."""
-
-    def noted() -> bool:
-        found = control_plane.get("controllerrevisions", "-n", namespace, "-l", "app=undone")["items"]
-        if len(found) != count:
-            raise NotYet(f"{[each['metadata']['name'] for each in found]}")
-        return True
-
-    control_plane.wait_for(f"{count} revisions", noted)
+    control_plane.wait_until(
+        f"{count} revisions",
+        lambda: control_plane.get("controllerrevisions", "-n", namespace, "-l", "app=undone")["items"],
+        lambda found: len(found) == count,
+    )

@@ -172,13 +172,10 @@ def _config_map(**labels: str) -> dict[str, Any]:
 
 def _failures(control_plane: ControlPlane, audit_id: str) -> list[dict[str, Any]]:
     """The failures in the audit annotation of a request."""
-
-    def logged() -> list[dict[str, Any]]:
-        found = [event for event in jsonlog.entries(control_plane.audit_log) if event["auditID"] == audit_id]
-        if not found:
-            raise NotYet("the event")
-        return found
-
-    annotations = control_plane.wait_for("the audit log", logged)[0].get("annotations", {})
+    annotations = control_plane.wait_until(
+        "the audit log",
+        lambda: [event for event in jsonlog.entries(control_plane.audit_log) if event["auditID"] == audit_id],
+        lambda found: found,
+    )[0].get("annotations", {})
     failures: list[dict[str, Any]] = json.loads(annotations.get(FAILURE_ANNOTATION, "[]"))
     return failures

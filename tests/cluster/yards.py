@@ -88,14 +88,11 @@ class Yard:
 
     def await_racks(self, expected: Mapping[str, int], app: str = "main") -> None:
         """Wait until so many Pods of an app, and no others, are bound in these racks."""
-
-        def there() -> bool:
-            found = self.racks(app)
-            if found != expected or len(self.pods(app)) != sum(expected.values()):
-                raise NotYet(f"{len(self.pods(app))} Pods, bound in {found}")
-            return True
-
-        self.control_plane.wait_for(f"{app} in {expected}", there)
+        self.control_plane.wait_until(
+            f"{app} in {expected}",
+            lambda: self.racks(app),
+            lambda found: found == expected and len(self.pods(app)) == sum(expected.values()),
+        )
 
     def gated(self, pods: int, app: str = "main") -> None:
         """Wait until so many Pods of an app wait, and none of them has a Node."""

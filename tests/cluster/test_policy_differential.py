@@ -10,9 +10,11 @@ import json
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
+import yaml
 from support.policies.nativeanswers import FAILURE_ANNOTATION
 
 from cluster import crds, jsonlog, manifests
@@ -39,7 +41,6 @@ from policies.kubernetes.release import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
-    from pathlib import Path
 
     from cluster.apicalls import Answer
     from cluster.controlplane import ControlPlane
@@ -49,6 +50,7 @@ T = TypeVar("T")
 SOURCES = {"products": products.CASES, **written.CASES, "mixed": mixed.CASES, "typed": typed.CASES}
 CASES = [case for cases in SOURCES.values() for case in cases]
 _TIMES = 10
+_WORLD = yaml.safe_load((Path(written.__file__).with_name("world.yaml")).read_text(encoding="utf-8"))
 _CRD = manifests.custom_resource(LIMIT.kind, LIMIT.group, LIMIT.version)
 # What is wrong with a pattern, an address, a patch or a value of a wrong type is said in words of our own.
 _OWN_WORDS = re.compile(
@@ -217,11 +219,10 @@ def test_the_proof_is_large_and_one_sided_nowhere(proof: Proof) -> None:
 def _world(control_plane: ControlPlane, client: Client) -> World:
     """A Namespace, the parameters, the rights of those who ask, and the custom resource."""
     control_plane.namespace(NAMESPACE, {"team": "red"})
-    control_plane.objects.apply(list(_rights()))
+    control_plane.objects.apply(_WORLD["rights"])
     crds.install(control_plane, _CRD)
-    parameters = [*_parameters()]
-    control_plane.objects.apply(parameters)
-    made = [_read(client, each) for each in parameters]
+    control_plane.objects.apply(_WORLD["parameters"])
+    made = [_read(client, each) for each in _WORLD["parameters"]]
     namespace = client.send("GET", f"/api/v1/namespaces/{NAMESPACE}").body
 
     def review(spec: Json) -> Json:
@@ -230,64 +231,6 @@ def _world(control_plane: ControlPlane, client: Client) -> World:
         return status
 
     return World(namespace, made, review)
-
-
-def _rights() -> Iterator[Json]:
-    """Testers may do what is asked, bob and eve not much more."""
-    resources = [
-        "configmaps",
-        "namespaces",
-        "pods",
-        "pods/exec",
-        "pods/eviction",
-        "deployments",
-        "deployments/scale",
-        "clusterroles",
-    ]
-    verbs = ["create", "update", "delete", "get"]
-    rules = {
-        "policy-cases-tester": [{"apiGroups": ["*"], "resources": resources, "verbs": verbs}],
-        "policy-cases-reader": [
-            {"apiGroups": [""], "resources": ["secrets", "pods"], "verbs": ["get", "list"]},
-            {"nonResourceURLs": ["/metrics"], "verbs": ["get"]},
-        ],
-    }
-    subjects = {
-        "policy-cases-tester": [("Group", "testers"), ("User", "bob")],
-        "policy-cases-reader": [("Group", "readers")],
-    }
-    for name, rule in rules.items():
-        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
-        yield {**head, "kind": "ClusterRole", "rules": rule}
-        yield {
-            **head,
-            "kind": "ClusterRoleBinding",
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": k, "name": n} for k, n in subjects[name]],
-        }
-
-
-def _parameters() -> Iterator[Json]:
-    def config_map(name: str, limit: str, label: str, namespace: str = NAMESPACE) -> Json:
-        metadata = {"name": name, "namespace": namespace, "labels": {"limit": label}}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"limit": limit}}
-
-    yield config_map("five", "5", "one")
-    yield config_map("many-1", "1", "many")
-    yield config_map("many-2", "2", "many")
-    yield config_map("elsewhere", "8", "one", "default")
-    yield {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "policy-cases-high", "labels": {"limit": "one"}},
-        "value": 1000,
-    }
-    yield {
-        "apiVersion": LIMIT.api_version,
-        "kind": LIMIT.kind,
-        "metadata": {"name": "three", "namespace": NAMESPACE},
-        "spec": {"maximum": 3},
-    }
 
 
 def _read(client: Client, given: Json) -> Json:

@@ -123,6 +123,14 @@ class Authority:
         return path
 
 
+def signing_request(name: str) -> str:
+    """Return a certificate signing request for a user, as a CertificateSigningRequest holds it."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
+
+
 def _usage(*, ca: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not ca,

@@ -42,57 +42,40 @@ EXCEPTIONS = [
 _STOP_SECONDS = 60.0
 
 # What the service asks of the API server. That the chart gives it no more than it needs is proved with the chart.
+_RULES = yaml.safe_load("""
+- {apiGroups: [""], resources: [namespaces, nodes, pods], verbs: [get, list, watch]}
+- apiGroups: [resource.k8s.io]
+  resources: [deviceclasses, resourceclaims, resourceclaimtemplates]
+  verbs: [list, watch]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingwebhookconfigurations, validatingwebhookconfigurations]
+  verbs: [create, delete, get, list, patch, update, watch]
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update]}
+- {apiGroups: [rbac.authorization.k8s.io], resources: [clusterroles], verbs: [get]}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  verbs: [create, delete, get, list, patch, update, watch]
+- {apiGroups: [""], resources: [configmaps], verbs: [create, get, list, patch, update, watch]}
+- {apiGroups: [""], resources: [events], verbs: [create, list]}
+- {apiGroups: [""], resources: [pods], verbs: [patch]}
+- {apiGroups: [scheduling.k8s.io], resources: [priorityclasses], verbs: [list, watch]}
+- {apiGroups: [kai.scheduler, kueue.x-k8s.io], resources: [topologies], verbs: [list, watch]}
+- {apiGroups: [compute.coreweave.com, karpenter.sh], resources: [nodepools], verbs: [list, watch]}
+- {apiGroups: [grove.io], resources: [clustertopologybindings, clustertopologies], verbs: [list, watch]}
+- {apiGroups: [kueue.x-k8s.io], resources: [resourceflavors], verbs: [list]}
+- {apiGroups: [batch], resources: [jobs], verbs: [create]}
+- {apiGroups: [scheduling.k8s.io], resources: [podgroups], verbs: [create]}
+""")
+_WORKLOADS = [
+    {"apiGroups": [row.group], "resources": [row.resource], "verbs": ["list", "watch"]}
+    for row in BUILT_IN
+    if row.makes_pods
+]
 ROLE: Manifest = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
     "metadata": {"name": "cks-admission"},
-    "rules": [
-        {"apiGroups": [""], "resources": ["namespaces", "nodes", "pods"], "verbs": ["get", "list", "watch"]},
-        {
-            "apiGroups": ["resource.k8s.io"],
-            "resources": ["deviceclasses", "resourceclaims", "resourceclaimtemplates"],
-            "verbs": ["list", "watch"],
-        },
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
-        },
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]},
-        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get"]},
-        {
-            "apiGroups": ["admissionregistration.k8s.io"],
-            "resources": ["validatingadmissionpolicies", "validatingadmissionpolicybindings"],
-            "verbs": ["create", "delete", "get", "list", "patch", "update", "watch"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "verbs": ["create", "get", "list", "patch", "update", "watch"],
-        },
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "list"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
-        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["list", "watch"]},
-        {"apiGroups": ["kai.scheduler", "kueue.x-k8s.io"], "resources": ["topologies"], "verbs": ["list", "watch"]},
-        {
-            "apiGroups": ["compute.coreweave.com", "karpenter.sh"],
-            "resources": ["nodepools"],
-            "verbs": ["list", "watch"],
-        },
-        {
-            "apiGroups": ["grove.io"],
-            "resources": ["clustertopologybindings", "clustertopologies"],
-            "verbs": ["list", "watch"],
-        },
-        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["resourceflavors"], "verbs": ["list"]},
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
-        {"apiGroups": ["scheduling.k8s.io"], "resources": ["podgroups"], "verbs": ["create"]},
-        *(
-            {"apiGroups": [row.group], "resources": [row.resource], "verbs": ["list", "watch"]}
-            for row in BUILT_IN
-            if row.makes_pods
-        ),
-    ],
+    "rules": [*_RULES, *_WORKLOADS],
 }
 
 

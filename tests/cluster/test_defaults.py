@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from cluster.authority import signing_request
 from cluster.programs import release
 from policies.admissionpolicy.builtin import table
 from policies.admissionpolicy.builtin.defaults import received
@@ -60,24 +56,12 @@ def _compared(manifest: Manifest, apart: list[str]) -> Manifest:
     return whole
 
 
-@pytest.fixture(scope="module")
-def request_pem() -> str:
-    """A certificate signing request."""
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
-    request = (
-        x509.CertificateSigningRequestBuilder()
-        .subject_name(subject)
-        .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
-    )
-    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
-
-
-def test_objects_are_those_of_the_api_server(control_plane: ControlPlane, request_pem: str) -> None:
+def test_objects_are_those_of_the_api_server(control_plane: ControlPlane) -> None:
     """Every object, minimal or rich, comes out of a dry run as a whole as it is read here."""
     differences = []
     for manifest, apart in CASES:
         if manifest.get("spec", {}).get("request") == "REQUEST":
-            manifest["spec"]["request"] = request_pem
+            manifest["spec"]["request"] = signing_request("x")
         schema = built_in(_kind(manifest), named(release()))
         assert schema is not None, manifest
         ours = _compared(received(manifest, schema), apart)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from cluster import manifests, workloads
+from cluster.authority import signing_request
 from cluster.polling import NotYet
 from cluster.service import NAMESPACE, registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from cluster.controlplane import ControlPlane
     from cluster.kubectl import Completed
@@ -58,7 +54,7 @@ class Write(NamedTuple):
     user: str
     manifest: Manifest
     subresource: str = ""
-    created: bool = False
+    create: bool = False
 
     @property
     def name(self) -> str:
@@ -82,7 +78,7 @@ class Cluster(NamedTuple):
     def write(self, write: Write) -> Completed:
         """Apply or create an object as its writer."""
         user = self.users.get(write.user, write.user)
-        if write.created:
+        if write.create:
             text = yaml.safe_dump(write.manifest)
             return self.control_plane.kubectl("create", "--validate=false", "-f", "-", user=user, input=text)
         more = [f"--subresource={write.subresource}"] if write.subresource else []
@@ -137,8 +133,11 @@ def _account(cluster: ControlPlane, namespace: str, name: str, resources: dict[s
 
 
 def _is_served(cluster: Cluster) -> bool:
-    for write in (Write("calico", _block("early")), Write("karpenter", _claim("early"))):
-        if (answer := cluster.write(write)).returncode:
+    for write in _writes("essential", "early"):
+        if (
+            "." in write.manifest["apiVersion"].removesuffix(".k8s.io/v1")
+            and (answer := cluster.write(write)).returncode
+        ):
             raise NotYet(answer.stderr)
     return True
 
@@ -166,107 +165,16 @@ def _object(kind: str, version: str, name: str, namespace: str = "", **fields: A
     return {"apiVersion": version, "kind": kind, "metadata": workloads.metadata(name, namespace), **fields}
 
 
-def _block(name: str) -> Manifest:
-    return _object("IPAMBlock", "crd.projectcalico.org/v1", name, spec={"cidr": "10.1.0.0/26"})
-
-
-def _claim(name: str) -> Manifest:
-    return _object("NodeClaim", "karpenter.sh/v1", name, spec={"requirements": []})
-
-
-def _signing_request(name: str) -> Manifest:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    asked = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
-    spec = {
-        "request": base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode(),
-        "signerName": "kubernetes.io/kube-apiserver-client",
-        "usages": ["client auth"],
-    }
-    return _object("CertificateSigningRequest", "certificates.k8s.io/v1", name, spec=spec)
-
-
-def _lease(name: str, namespace: str) -> Manifest:
-    spec = {"holderIdentity": name, "leaseDurationSeconds": 40}
-    return _object("Lease", "coordination.k8s.io/v1", name, namespace, spec=spec)
-
-
-def _node_status(kind: str) -> Manifest:
-    return _object("Node", "v1", OLD_NODE, status={"conditions": [{"type": kind, "status": "True"}]})
-
-
-def _labelled_node(value: str) -> Manifest:
-    metadata = workloads.metadata(OLD_NODE, labels={"kubernetes.io/hostname": OLD_NODE, "test": value})
-    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
-
-
-def _event(name: str) -> Manifest:
-    involved = {"kind": "Node", "name": OLD_NODE}
-    return _object("Event", "v1", name, "default", involvedObject=involved, reason="Test", message="test")
-
-
-def _endpoints(name: str) -> Manifest:
-    return _object("EndpointSlice", "discovery.k8s.io/v1", name, TEAM, addressType="IPv4", endpoints=[])
-
-
-def _essential(name: str) -> list[Write]:
-    """What is written so that Nodes join, addresses are given and Pods start, with a name of its own."""
-    drivers = [{"name": f"{name}.example.org", "nodeID": OLD_NODE}]
-    slice_spec = {
-        "driver": "gpu.example.org",
-        "nodeName": OLD_NODE,
-        "pool": {"name": OLD_NODE, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": "gpu-0"}],
-    }
-    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
-    attachment = {"attacher": "csi.example.org", "nodeName": OLD_NODE, "source": {"persistentVolumeName": "x"}}
-    return [
-        Write("kubelet", _node_status("Kubelet"), "status"),
-        Write("kubelet", _lease(OLD_NODE, "kube-node-lease")),
-        Write("kubelet", _object("CSINode", "storage.k8s.io/v1", OLD_NODE, spec={"drivers": drivers})),
-        Write("kubelet", _object("ResourceSlice", "resource.k8s.io/v1", name, spec=slice_spec), created=True),
-        Write("kubelet", _signing_request(f"kubelet-{name}"), created=True),
-        Write("kubelet", _event(f"kubelet-{name}")),
-        Write("calico", _block(name)),
-        Write("calico", _node_status("Calico"), "status"),
-        Write("csi", _object("PersistentVolume", "v1", name, spec=volume)),
-        Write("csi", _object("CSIStorageCapacity", "storage.k8s.io/v1", name, "csi", storageClassName="x")),
-        Write("csi", _object("VolumeAttachment", "storage.k8s.io/v1", name, spec=attachment)),
-        Write("karpenter", _claim(name)),
-        Write("karpenter", _labelled_node(f"karpenter-{name}")),
-        Write("cloud", _labelled_node(f"cloud-{name}")),
-        Write("controller", _endpoints(f"controller-{name}")),
-        Write("controller", _object("ServiceAccount", "v1", name, TEAM)),
-        Write("controller", workloads.config_map(TEAM, f"controller-{name}")),
-        Write("alice", _lease(name, TEAM)),
-        Write("alice", workloads.config_map("kube-system", name)),
-        Write("alice", workloads.config_map("kube-public", name)),
-        Write("alice", workloads.pod("kube-system", name)),
-        Write("alice", workloads.pod(CALICO, name)),
-        Write("alice", manifests.namespace("kube-system", {"test": name})),
-    ]
-
-
-def _ordinary(name: str) -> list[Write]:
-    """What tenants and people write, and the Pods of tenants, whoever creates them."""
-    return [
-        Write("tenant", workloads.pod(TEAM, name)),
-        Write("tenant", workloads.config_map(TEAM, name)),
-        Write("tenant", workloads.apps("Deployment", TEAM)),
-        Write("tenant", _endpoints(name)),
-        Write("tenant", manifests.namespace(name)),
-        Write("controller", workloads.pod(TEAM, name)),
-        Write("controller", workloads.apps("ReplicaSet", TEAM)),
-        Write("alice", workloads.pod("csi", name)),
-        Write("alice", manifests.namespace(f"alice-{name}")),
-        Write("alice", _labelled_node(f"alice-{name}")),
-        Write("alice", _object("ClusterRole", "rbac.authorization.k8s.io/v1", name, rules=[])),
-    ]
+def _writes(part: str, name: str) -> list[Write]:
+    """The writes of a part of safety.yaml, with a name of their own."""
+    text = Path(__file__).with_name("safety.yaml").read_text(encoding="utf-8")
+    rows = yaml.safe_load(text.replace("NAME", name).replace("REQUEST", signing_request("x")))[part]
+    return [Write(**row) for row in rows]
 
 
 def test_writes_without_the_service(served: Cluster) -> None:
     """While no replica runs, every essential write passes, and every other one is refused by the API server."""
-    essential, ordinary = _essential("killed"), _ordinary("killed")
+    essential, ordinary = _writes("essential", "killed"), _writes("ordinary", "killed")
     with _killed(served):
         passing, refused = served.answers(essential), served.answers(ordinary)
 
@@ -276,7 +184,7 @@ def test_writes_without_the_service(served: Cluster) -> None:
 
 def test_writes_with_the_service(served: Cluster) -> None:
     """While the service lives, the policy judges essential writes as all others, but not its own Namespace."""
-    refused = served.answers([*_essential("alive"), *_ordinary("alive")])
+    refused = served.answers([*_writes("essential", "alive"), *_writes("ordinary", "alive")])
     own = served.answers([Write("alice", workloads.config_map(NAMESPACE, "alive"))])
 
     assert {name: DENIED in text for name, text in refused.items()} == dict.fromkeys(refused, True)

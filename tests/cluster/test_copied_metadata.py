@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster import crds, manifests, workloads
+from cluster.bypass import places
 from policies.objects.fieldpath import Wildcard
 from policies.objects.workload import BUILT_IN, Workload
 
@@ -23,78 +24,18 @@ pytestmark = pytest.mark.usefixtures("service")
 KEY = "foo.coreweave.cloud/bar"
 RESERVED = {KEY: "true"}
 CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-CLAIM = {"metadata": {"name": "data", "labels": RESERVED}, "spec": CLAIM_SPEC}
-EPHEMERAL = {
-    "name": "scratch",
-    "ephemeral": {"volumeClaimTemplate": {"metadata": {"labels": RESERVED}, "spec": CLAIM_SPEC}},
-}
 
 
 def native(namespace: str) -> dict[str, tuple[Manifest, str]]:
     """Return Kubernetes' own kinds with a reserved label where it would be copied, and the path to it."""
-    reserved = workloads.template(RESERVED)
-    once = workloads.template(RESERVED, restartPolicy="OnFailure")
-    revision = workloads.metadata("main-1", namespace)
-    data = {"spec": {"template": {"$patch": "replace", **reserved}}}
-    cron = {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": once}}}
-    labelled = {"metadata": {"labels": RESERVED}, "spec": {"template": workloads.template(restartPolicy="Never")}}
-    core = {"apiVersion": "v1", "metadata": workloads.metadata("main", namespace)}
-    batch = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": workloads.metadata("main", namespace)}
-    return {
-        "Deployment": (workloads.apps("Deployment", namespace, template=reserved), "spec.template.metadata.labels"),
-        "ReplicaSet": (workloads.apps("ReplicaSet", namespace, template=reserved), "spec.template.metadata.labels"),
-        "DaemonSet": (workloads.apps("DaemonSet", namespace, template=reserved), "spec.template.metadata.labels"),
-        "StatefulSet": (workloads.apps("StatefulSet", namespace, template=reserved), "spec.template.metadata.labels"),
-        "StatefulSet claim": (
-            workloads.apps("StatefulSet", namespace, volumeClaimTemplates=[CLAIM]),
-            "spec.volumeClaimTemplates[0].metadata.labels",
-        ),
-        "StatefulSet selector": (
-            workloads.apps("StatefulSet", namespace, selector={"matchLabels": RESERVED}, template=reserved),
-            "spec.selector.matchLabels",
-        ),
-        "ReplicationController": (
-            {**core, "kind": "ReplicationController", "spec": {"selector": {"app": "main"}, "template": reserved}},
-            "spec.template.metadata.labels",
-        ),
-        "PodTemplate": ({**core, "kind": "PodTemplate", "template": reserved}, "template.metadata.labels"),
-        "Job": (workloads.job(namespace, template=once), "spec.template.metadata.labels"),
-        "CronJob": ({**batch, "spec": cron}, "spec.jobTemplate.spec.template.metadata.labels"),
-        "CronJob's Jobs": (
-            {**batch, "spec": {"schedule": "* * * * *", "jobTemplate": labelled}},
-            "spec.jobTemplate.metadata.labels",
-        ),
-        "ephemeral volume": (
-            workloads.apps("Deployment", namespace, template=workloads.template(volumes=[EPHEMERAL])),
-            "spec.template.spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels",
-        ),
-        "Pod's ephemeral volume": (
-            workloads.pod(namespace, volumes=[EPHEMERAL]),
-            "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata.labels",
-        ),
-        "ResourceClaimTemplate": (
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaimTemplate",
-                "metadata": workloads.metadata("main", namespace),
-                "spec": {
-                    "metadata": {"labels": RESERVED},
-                    "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}},
-                },
-            },
-            "spec.metadata.labels",
-        ),
-        "ControllerRevision": (
-            {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": revision, "revision": 1, "data": data},
-            "data.spec.template.metadata.labels",
-        ),
-    }
+    rows = places.read(namespace, KEY)["copied"]
+    return {name: (row, row.pop("path")) for name, row in rows.items()}
 
 
 def test_selector_brings_no_label_of_pods_to_claims(control_plane: ControlPlane, namespace: str) -> None:
     """A label that Pods alone may have is refused in a StatefulSet's selector, which is copied to its claims."""
     labels = {"qos.coreweave.cloud/interruptable": "true"}
-    template, claim = workloads.template(labels), {**CLAIM, "metadata": {"name": "data"}}
+    template, claim = workloads.template(labels), {"metadata": {"name": "data"}, "spec": CLAIM_SPEC}
     spec: dict[str, Any] = {"template": template, "volumeClaimTemplates": [claim]}
 
     refused = control_plane.apply(workloads.apps("StatefulSet", namespace, selector={"matchLabels": labels}, **spec))

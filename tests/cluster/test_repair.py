@@ -168,57 +168,36 @@ _FOREIGN_CA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CER
 _ELSEWHERE = {"service": {"name": "evil", "namespace": "default"}, "caBundle": _FOREIGN_CA}
 
 
-@pytest.mark.parametrize(
-    ("spoil", "differences", "by"),
-    [
-        pytest.param(
-            _patch({"path": "/webhooks/0/failurePolicy", "value": "Ignore"}),
-            ["labels.cks-admission.dev: failurePolicy is Ignore, not Fail"],
-            "kubectl-patch",
-            id="failure-policy",
-        ),
-        pytest.param(
-            _patch({"path": "/webhooks/0/objectSelector", "value": {"matchLabels": {"judge": "me"}}}),
-            ["labels.cks-admission.dev: objectSelector"],
-            "kubectl-patch",
-            id="object-selector",
-        ),
-        pytest.param(
-            _apply_condition,
-            ["labels.cks-admission.dev: matchConditions never"],
-            "other",
-            id="condition-of-another-manager",
-        ),
-        pytest.param(
-            _patch({"path": "/webhooks/0/rules/0/operations", "value": ["CREATE"]}),
-            ["labels.cks-admission.dev: rules"],
-            "kubectl-patch",
-            id="rules",
-        ),
-        pytest.param(
-            _patch({"path": "/webhooks/0/clientConfig/caBundle", "value": _FOREIGN_CA}),
-            ["labels.cks-admission.dev: clientConfig caBundle"],
-            "kubectl-patch",
-            id="ca-bundle",
-        ),
-        pytest.param(
-            _patch({"path": "/webhooks/0/clientConfig", "value": _ELSEWHERE}),
-            ["labels.cks-admission.dev: clientConfig caBundle, service, url"],
-            "kubectl-patch",
-            id="another-service",
-        ),
-        pytest.param(
-            _patch({"op": "remove", "path": "/webhooks/0"}), ["labels.cks-admission.dev: missing"], "", id="entry"
-        ),
-        pytest.param(
-            _patch({"path": "/webhooks", "value": []}),
-            [],
-            "",
-            id="emptied",
-        ),
-        pytest.param(_delete, ["it does not exist"], "", id="deleted"),
-    ],
-)
+_LABELS = "labels.cks-admission.dev"
+_SPOILT: dict[str, tuple[Callable[[ControlPlane], Completed], list[str], str]] = {
+    "failure-policy": (
+        _patch({"path": "/webhooks/0/failurePolicy", "value": "Ignore"}),
+        [f"{_LABELS}: failurePolicy is Ignore, not Fail"],
+        "kubectl-patch",
+    ),
+    "object-selector": (
+        _patch({"path": "/webhooks/0/objectSelector", "value": {"matchLabels": {"judge": "me"}}}),
+        [f"{_LABELS}: objectSelector"],
+        "kubectl-patch",
+    ),
+    "condition-of-another-manager": (_apply_condition, [f"{_LABELS}: matchConditions never"], "other"),
+    "rules": (
+        _patch({"path": "/webhooks/0/rules/0/operations", "value": ["CREATE"]}),
+        [f"{_LABELS}: rules"],
+        "kubectl-patch",
+    ),
+    "another-service": (
+        _patch({"path": "/webhooks/0/clientConfig", "value": _ELSEWHERE}),
+        [f"{_LABELS}: clientConfig caBundle, service, url"],
+        "kubectl-patch",
+    ),
+    "entry": (_patch({"op": "remove", "path": "/webhooks/0"}), [f"{_LABELS}: missing"], ""),
+    "emptied": (_patch({"path": "/webhooks", "value": []}), [], ""),
+    "deleted": (_delete, ["it does not exist"], ""),
+}
+
+
+@pytest.mark.parametrize(("spoil", "differences", "by"), _SPOILT.values(), ids=_SPOILT)
 def test_what_is_spoilt_is_repaired(
     control_plane: ControlPlane,
     guarded: Service,

@@ -59,6 +59,7 @@ SERVICE: Manifest = {
     "metadata": workloads.metadata("main"),
     "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
 }
+GOOD = {"name": "main", "image": "a@sha256:0", "resources": {"limits": {"cpu": "1"}}}
 LIMITS = _validation("object.spec.containers.all(c, has(c.resources.limits))", "Containers have limits.")
 DIGEST = _validation(
     "object.spec.containers.all(c, c.image.contains('@'))", "Images have a digest.", reason="Forbidden"
@@ -148,64 +149,41 @@ def _unfit(path: str) -> str:
     )
 
 
-_SECRET = _denied("reasons", "No secrets here.")
-_BIG = _denied("reasons", "Too big.")
-_ODD = _denied("reasons", "Not odd.")
-_LONG = _denied("reasons", "At most 3 letters.")
+_SECRET, _BIG, _ODD, _LONG = (_denied("reasons", str(each["message"])) for each in REASONS)
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        pytest.param({"a": "b"}, "", id="nothing"),
-        pytest.param(
-            {"secret": "x"},
-            _refused(
-                "Forbidden",
-                "policies",
-                _SECRET,
-                """  data: ('secret' in object.data) is true (object.data is {"secret": "x"})""",
-            ),
-            id="forbidden",
+def _has(key: str, **data: str) -> str:
+    """What kubectl prints below a denial of a ConfigMap that has a key."""
+    return f"data: ('{key}' in object.data) is true (object.data is {json.dumps(data)})"
+
+
+TOLD = {
+    "nothing": ({"a": "b"}, ""),
+    "forbidden": ({"secret": "x"}, _refused("Forbidden", "policies", _SECRET, f"  {_has('secret', secret='x')}")),
+    "too large": ({"big": "x"}, _refused("RequestEntityTooLarge", "policies", _BIG, f"  {_has('big', big='x')}")),
+    "invalid by default": ({"odd": "x"}, f"The request is invalid: data: {_ODD}\n{_has('odd', odd='x')}\n"),
+    "invalid twice": (
+        {"odd": "four"},
+        (
+            f"The request is invalid: \n* data: {_ODD}\n{_has('odd', odd='four')}\n* data.odd: {_LONG}\n"
+            "data.odd: object.data[k].size() <= 3 is false (object.data[k].size() is 4)\n"
         ),
-        pytest.param(
-            {"big": "x"},
-            _refused(
-                "RequestEntityTooLarge",
-                "policies",
-                _BIG,
-                """  data: ('big' in object.data) is true (object.data is {"big": "x"})""",
-            ),
-            id="too-large",
+    ),
+    "of two reasons": (
+        {"odd": "x", "secret": "x"},
+        _refused(
+            "Forbidden",
+            "policies",
+            _SECRET,
+            f"  {_has('secret', odd='x', secret='x')}",
+            _ODD,
+            f"  {_has('odd', odd='x', secret='x')}",
         ),
-        pytest.param(
-            {"odd": "x"},
-            f"The request is invalid: data: {_ODD}\n"
-            """data: ('odd' in object.data) is true (object.data is {"odd": "x"})\n""",
-            id="invalid-by-default",
-        ),
-        pytest.param(
-            {"odd": "four"},
-            f"The request is invalid: \n* data: {_ODD}\n"
-            """data: ('odd' in object.data) is true (object.data is {"odd": "four"})\n"""
-            f"* data.odd: {_LONG}\n"
-            "data.odd: object.data[k].size() <= 3 is false (object.data[k].size() is 4)\n",
-            id="invalid-twice",
-        ),
-        pytest.param(
-            {"odd": "x", "secret": "x"},
-            _refused(
-                "Forbidden",
-                "policies",
-                _SECRET,
-                """  data: ('secret' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
-                _ODD,
-                """  data: ('odd' in object.data) is true (object.data is {"odd": "x", "secret": "x"})""",
-            ),
-            id="of-two-reasons",
-        ),
-    ],
-)
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "said"), TOLD.values(), ids=TOLD)
 def test_reasons(served: Service, data: dict[str, str], said: str) -> None:
     """A person reads the reason of a refusal, Forbidden where there are several; of Invalid it shows all the causes."""
     answer = _apply(served, _config_map(**data))
@@ -231,27 +209,24 @@ def test_the_reason_that_no_policy_can_have(served: Service, directory: Path) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("manifest", "path"),
-    [
-        pytest.param(workloads.pod(""), "spec", id="pod"),
-        pytest.param(workloads.apps("Deployment", ""), "spec.template.spec", id="deployment"),
-        pytest.param(workloads.apps("StatefulSet", ""), "spec.template.spec", id="stateful-set"),
-        pytest.param(workloads.job(""), "spec.template.spec", id="job"),
-    ],
-)
-def test_policies_on_pods(served: Service, manifest: Manifest, path: str) -> None:
-    """A workload whose Pods would be refused is refused itself, with every violation of every policy and its place."""
-    answer = _apply(served, manifest)
+WORKLOADS = {
+    "spec": [workloads.pod("")],
+    "spec.template.spec": [workloads.apps("Deployment", ""), workloads.apps("StatefulSet", ""), workloads.job("")],
+}
 
-    assert (answer.returncode, answer.stderr) == (1, _unfit(path))
+
+@pytest.mark.parametrize("path", WORKLOADS)
+def test_policies_on_pods(served: Service, path: str) -> None:
+    """A workload whose Pods would be refused is refused itself, with every violation of every policy and its place."""
+    answers = [_apply(served, manifest) for manifest in WORKLOADS[path]]
+
+    assert [(answer.returncode, answer.stderr) for answer in answers] == [(1, _unfit(path))] * len(answers)
 
 
 def test_a_policy_on_pods_alone(served: Service) -> None:
     """With the annotation cks-admission.dev/derive "false" a policy refuses the Pod and admits the Deployment."""
-    good = {"name": "main", "image": "a@sha256:0", "resources": {"limits": {"cpu": "1"}}}
-    pod = workloads.pod("", containers=[good], hostname="h")
-    template = workloads.template(containers=[good], hostname="h")
+    pod = workloads.pod("", containers=[GOOD], hostname="h")
+    template = workloads.template(containers=[GOOD], hostname="h")
     deployment = workloads.apps("Deployment", "", template=template)
 
     said = [_apply(served, each).stderr for each in (pod, deployment)]
@@ -262,8 +237,7 @@ def test_a_policy_on_pods_alone(served: Service) -> None:
 
 def test_a_deployment_is_told_what_its_replica_set_was(served: Service) -> None:
     """The Event on the ReplicaSet is its controller's; `kubectl describe deployment` shows the service's own."""
-    good = {"name": "main", "image": "a@sha256:0", "resources": {"limits": {"cpu": "1"}}}
-    template = workloads.template(containers=[good], hostname="h")
+    template = workloads.template(containers=[GOOD], hostname="h")
     deployment = workloads.apps("Deployment", TEAM, template=template)
     deployment["metadata"]["name"] = "told"
     served.control_plane.objects.apply(deployment)

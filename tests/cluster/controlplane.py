@@ -234,6 +234,14 @@ class ControlPlane:
 
         self._await(self.component("kwok"), f"Node {name} to be ready", ready)
 
+    def await_nodes(self, selector: str, count: int) -> None:
+        """Wait until so many Nodes with a label are ready, which have one taint of their own then and no other."""
+        self.wait_until(
+            f"the Nodes with {selector} to be ready",
+            lambda: [node["spec"].get("taints", []) for node in self.get("nodes", "-l", selector)["items"]],
+            lambda taints: [len(each) for each in taints] == [1] * count,
+        )
+
     def _prepare(self) -> components.Layout:
         """Directories, certificates and ports: all that the components need before they are started."""
         for name in ("home", "logs"):

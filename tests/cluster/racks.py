@@ -118,14 +118,6 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
     """The Nodes, in no rack yet, until the end of the block."""
     for name in NAMES:
         control_plane.objects.create(manifests.node(name, {**PLACE, **HERE}, [TAINT], {"nvidia.com/gpu": GPUS}))
-
-    def ready() -> bool:
-        found = control_plane.get("nodes", "-l", "example.org/nodes=racks")["items"]
-        kept = {node["metadata"]["name"] for node in found if len(node["spec"].get("taints", [])) != 1}
-        if kept:
-            raise NotYet(f"not ready: {sorted(kept)}")
-        return True
-
-    control_plane.wait_for("the Nodes to be ready", ready)
+    control_plane.await_nodes("example.org/nodes=racks", len(NAMES))
     yield
     control_plane.objects.delete("node", *NAMES)

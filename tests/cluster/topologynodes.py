@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from cluster import manifests, workloads
-from cluster.polling import NotYet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
-    from cluster.manifests import Manifest
 
 BACKEND, IB, RACK = "backend.coreweave.cloud", "ib.coreweave.cloud", "node.coreweave.cloud/rack"
 POOL = "compute.coreweave.com/node-pool"
@@ -81,31 +79,15 @@ def standing(control_plane: ControlPlane) -> Iterator[None]:
     ]
     for node in nodes:
         control_plane.objects.create(node)
-    names = set(NODES)
-
-    def ready() -> bool:
-        found = control_plane.get("nodes", "-l", "example.org/nodes=topology")["items"]
-        usable = {node["metadata"]["name"] for node in found if _is_usable(node)}
-        if usable != names:
-            raise NotYet(f"not ready: {sorted(names - usable)}")
-        return True
-
-    def known() -> bool:
-        everywhere = workloads.pod("default", "nowhere")
-        placement = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-preferred-placement": "rack=none"}
-        everywhere["metadata"]["annotations"] = placement
-        answer = control_plane.objects.applied(everywhere, user="alice", dry_run=True)
-        if not any("name one that Nodes are in: r1, r2, r3 and 3 more" in warning for warning in answer.warnings):
-            raise NotYet(f"{answer}")
-        return True
-
-    control_plane.wait_for("the Nodes to be ready", ready)
-    control_plane.wait_for("the service to know the Nodes", known)
+    control_plane.await_nodes("example.org/nodes=topology", len(NODES))
+    everywhere = workloads.pod("default", "nowhere")
+    placement = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-preferred-placement": "rack=none"}
+    everywhere["metadata"]["annotations"] = placement
+    known = "name one that Nodes are in: r1, r2, r3 and 3 more"
+    control_plane.wait_until(
+        "the service to know the Nodes",
+        lambda: control_plane.objects.applied(everywhere, user="alice", dry_run=True),
+        lambda answer: any(known in warning for warning in answer.warnings),
+    )
     yield
     control_plane.objects.delete("node", *NODES)
-
-
-def _is_usable(node: Manifest) -> bool:
-    conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", [])}
-    taints = {taint["key"] for taint in node["spec"].get("taints", [])}
-    return conditions.get("Ready") == "True" and taints == {TAINT["key"]}

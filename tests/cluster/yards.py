@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from cluster import gangs, manifests, placements, workloads
 from cluster.components import LASTS
-from cluster.polling import NotYet
 from cluster.topologynodes import BACKEND, RACK, TAINT, TOLERATION
 
 if TYPE_CHECKING:
@@ -41,15 +40,7 @@ class Yard:
             labels = {**place, RACK: f"{rack}-{self.name}"}
             self.control_plane.objects.create(manifests.node(node, labels, [TAINT], {"nvidia.com/gpu": GPUS}))
         self.nodes |= made
-
-        def ready() -> bool:
-            found = self.control_plane.get("nodes", "-l", f"{_KEY}={self.name}")["items"]
-            kept = [node["metadata"]["name"] for node in found if len(node["spec"].get("taints", [])) != 1]
-            if kept or len(found) != len(self.nodes):
-                raise NotYet(f"not ready: {kept}")
-            return True
-
-        self.control_plane.wait_for("the Nodes to be ready", ready)
+        self.control_plane.await_nodes(f"{_KEY}={self.name}", len(self.nodes))
 
     def occupy(self, *racks: str, leaving: int = 0) -> None:
         """Let a Pod take each Node of some racks, but for so many."""

@@ -63,10 +63,9 @@ def test_queue_hands_a_workload_over(control_plane: ControlPlane, namespace: str
     assert kept(control_plane.get("deployment", "main", "-n", namespace)) == (FULL, None)
 
 
-@pytest.mark.parametrize("make", [placements.pod, placements.job])
-def test_domain_is_refused(control_plane: ControlPlane, make: Callable[..., Manifest]) -> None:
+def test_domain_is_refused(control_plane: ControlPlane) -> None:
     """A domain, which the scheduler would not understand, is refused with the way to choose one."""
-    answer = control_plane.apply(annotated(make("default", **KAI), "superpod=1"), "--dry-run=server")
+    answer = control_plane.apply(annotated(placements.job("default", **KAI), "superpod=1"), "--dry-run=server")
 
     problem = "names a domain, which the scheduler cannot read (schedulerName kai-scheduler)."
     refusal = denied(
@@ -76,13 +75,3 @@ def test_domain_is_refused(control_plane: ControlPlane, make: Callable[..., Mani
         doing=CREATING,
     )
     assert answer_of(answer) == (1, refusal)
-
-
-def test_slurm_does_not_look_at_it(control_plane: ControlPlane) -> None:
-    """For a scheduler that ignores node affinity a required level is said to have no effect."""
-    manifest = annotated(placements.job("default", schedulerName="tenant-slurm-scheduler"), "fabric=f1,superpod=1")
-
-    answer = control_plane.apply(manifest, "--dry-run=server")
-
-    told = 'required "fabric=f1,superpod=1" has no effect: the scheduler tenant-slurm-scheduler ignores node affinity'
-    assert answer_of(answer) == (0, f"Warning: {told}\n")

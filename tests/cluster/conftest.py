@@ -12,6 +12,7 @@ import pytest
 from compatibility.recording import Recording, mark
 
 from cluster import auditreports, load, manifests, release, toolchain, topologynodes
+from cluster.apicalls import Caller
 from cluster.controlplane import ControlPlane
 from cluster.golang import ToolchainError
 from cluster.process import ComponentError
@@ -96,6 +97,13 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.namespace(name)
     yield name
     control_plane.objects.delete_all(*_RUNNING, namespace=name)
+
+
+@pytest.fixture(scope="module")
+def caller(control_plane: ControlPlane) -> Iterator[Caller]:
+    """A connection of the administrator, who may speak for everybody."""
+    with Caller(control_plane) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="session")

@@ -42,25 +42,18 @@ def recorded(control_plane: ControlPlane, place: str) -> Iterator[Mapping[str, R
     control_plane.objects.delete("namespace", place)
 
 
-@pytest.fixture(scope="module")
-def client(control_plane: ControlPlane) -> Iterator[Caller]:
-    """One connection for all cases."""
-    with Caller(control_plane) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_mutation_is_that_of_the_api_server(
     case: Mutation,
     recorded: Mapping[str, Recorded],
-    client: Caller,
+    caller: Caller,
     place: str,
     record_property: Callable[[str, object], None],
 ) -> None:
     """An object comes out as kube-apiserver's own policy leaves it, or is refused with the same status."""
     there = mutated.relabelled(recorded[case.name].there)
 
-    here = _ours(case, recorded[case.name], client, place)
+    here = _ours(case, recorded[case.name], caller, place)
 
     if case.compared == SAME or (case.compared == LENIENT and there.object is not None):
         assert (here.object, here.code) == (there.object, there.code)
@@ -109,7 +102,7 @@ def _served(definition: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _ours(case: Mutation, recorded: Recorded, client: Caller, place: str) -> Answer:
+def _ours(case: Mutation, recorded: Recorded, caller: Caller, place: str) -> Answer:
     """What our engine makes of a case, with the API server's defaults."""
     try:
         obj = mutated.ours(case, recorded.given)
@@ -117,4 +110,4 @@ def _ours(case: Mutation, recorded: Recorded, client: Caller, place: str) -> Ans
         return Answer(500, message=str(error))
     except dispatcher.MutationError as error:
         return Answer(403, message=f"policy '{case.name}' with binding '{case.name}' denied request: {error}")
-    return mutated.relabelled(mutated.create(client, place, case.object, "none", obj))
+    return mutated.relabelled(mutated.create(caller, place, case.object, "none", obj))

@@ -32,13 +32,6 @@ _PARAMS = (
 
 
 @pytest.fixture
-def caller(control_plane: ControlPlane) -> Iterator[Caller]:
-    """A connection of the administrator."""
-    with Caller(control_plane) as connection:
-        yield connection
-
-
-@pytest.fixture
 def make(caller: Caller) -> Iterator[Callable[..., Policy]]:
     """Makes policies in the cluster, which end with the test."""
     made: list[str] = []

@@ -15,9 +15,8 @@ from policies.admissionpolicy.documents.reader import read
 from policies.cel.environment import Dialect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from cluster.controlplane import ControlPlane
 
 pytestmark = pytest.mark.differs("documents")
 CASES = {name: case for name, case in cases(judged_as()).items() if case.served}
@@ -31,16 +30,9 @@ _RANDOM = 1000
 _DRY_RUN = "dryRun=All&fieldValidation=Strict"
 
 
-@pytest.fixture(scope="module")
-def api(control_plane: ControlPlane) -> Iterator[Caller]:
-    """A connection to the API server as admin: kubectl would print causes as text, and take a second for ten cases."""
-    with Caller(control_plane) as caller:
-        yield caller
-
-
-def create(api: Caller, document: dict[str, Any]) -> dict[str, Any]:
+def create(caller: Caller, document: dict[str, Any]) -> dict[str, Any]:
     """What the API server answers to a strict dry run."""
-    return api.send("POST", f"/apis/{document['apiVersion']}/{PLURALS[document['kind']]}?{_DRY_RUN}", document).body
+    return caller.send("POST", f"/apis/{document['apiVersion']}/{PLURALS[document['kind']]}?{_DRY_RUN}", document).body
 
 
 def said(answer: dict[str, Any], document: dict[str, Any]) -> list[str]:
@@ -61,22 +53,22 @@ def decoder(says: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_api_server_says_the_same(api: Caller, case: Case) -> None:
+def test_api_server_says_the_same(caller: Caller, case: Case) -> None:
     """The real API server names the same fields in the same words and order, or takes the document as we do."""
-    answer = create(api, case.document)
+    answer = create(caller, case.document)
 
     says = case.says if answer.get("reason") in (None, "Invalid") else decoder(case.says)
     assert said(answer, case.document) == says
 
 
 def test_api_server_says_the_same_of_random_documents(
-    api: Caller, record_property: Callable[[str, object], None]
+    caller: Caller, record_property: Callable[[str, object], None]
 ) -> None:
     """A thousand documents with mistakes that nobody thought of: same fields, same words, same order."""
     wrong, reasons = [], set()
     record_property("cases", _RANDOM)
     for document in randompolicies.documents(seed=5, count=_RANDOM):
-        answer = create(api, document)
+        answer = create(caller, document)
         ours = [problem.text for problem in read_one(document)]
         reasons.add(answer.get("reason"))
         if answer.get("reason") in (None, "Invalid"):

@@ -17,17 +17,9 @@ from policies.lint.typecheck import DeclaredType, catalog, declare
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster.controlplane import ControlPlane
 
 Json = dict[str, Any]
 _OBJECTS = [case["minimal"] for case in KINDS if "REQUEST" not in str(case["minimal"])]
-
-
-@pytest.fixture(scope="module")
-def caller(control_plane: ControlPlane) -> Iterator[Caller]:
-    """One connection for all kinds."""
-    with Caller(control_plane) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("written", _OBJECTS, ids=[f"{each['kind']}.{each['apiVersion']}" for each in _OBJECTS])

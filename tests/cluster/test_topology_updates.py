@@ -93,13 +93,6 @@ def place(control_plane: ControlPlane) -> Iterator[str]:
     control_plane.objects.delete("namespace", namespace)
 
 
-@pytest.fixture(scope="module")
-def caller(control_plane: ControlPlane) -> Iterator[Caller]:
-    """A connection, for what needs no kubectl."""
-    with Caller(control_plane) as opened:
-        yield opened
-
-
 def path(manifest: Manifest) -> str:
     """Return the address of an object."""
     metadata, kind = manifest["metadata"], manifest["kind"]

@@ -36,13 +36,6 @@ _PROCESSES = 20
 _PATIENCE = 1800.0
 
 
-@pytest.fixture
-def caller(control_plane: ControlPlane) -> Iterator[Caller]:
-    """A connection of the administrator."""
-    with Caller(control_plane) as connection:
-        yield connection
-
-
 @pytest.fixture(scope="module")
 def own() -> Iterator[ControlPlane]:
     """Run a control plane whose API server may be restarted, with a Namespace."""

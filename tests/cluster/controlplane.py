@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import yaml
 
@@ -45,27 +45,18 @@ class ControlPlane:
     """The address of the API server."""
     ca_file: Path
     """The CA of everything that serves here."""
+    audit_log: Path
+    """What the API server audits, a JSON object per line."""
     objects: Objects
     """What is in it, read and written without kubectl."""
 
-    def __init__(
-        self,
-        tools: Path,
-        *,
-        audited: Sequence[str] = ("admin",),
-        presents_certificate: bool = False,
-        gates: Sequence[str] = (),
-        apis: Sequence[str] = (),
-        admission: Path | None = None,
-    ) -> None:
+    def __init__(self, tools: Path, **options: Any) -> None:
         """Prepare one that runs the programs in the folder `tools` (see toolchain.ensure); nothing is started yet.
 
-        audited, presents_certificate, gates, apis, admission: as in components.Layout.
+        options: fields of components.Layout that differ from their defaults.
         """
         self._tools = tools
-        self._audited = audited
-        self._presents_certificate = presents_certificate
-        self._gates, self._apis, self._admission = gates, apis, admission
+        self._options = options
         self._stack = ExitStack()
         self._components: dict[str, Component] = {}
         self._kubeconfigs: dict[str, Path] = {}
@@ -171,11 +162,6 @@ class ControlPlane:
         """Return one of the running components. Raises KeyError for a name that is none."""
         return self._components[name]
 
-    @property
-    def audit_log(self) -> Path:
-        """What the API server audits, a JSON object per line."""
-        return self._audit_log
-
     def kubeconfig(self, user: str) -> Path:
         """Return the kubeconfig of a user by name. Raises KeyError if there is none of that name."""
         return self._kubeconfigs[user]
@@ -254,13 +240,9 @@ class ControlPlane:
             free_ports(components.PORTS),
             self._authority,
             self._kubeconfigs,
-            self._audited,
-            self._presents_certificate,
-            self._gates,
-            self._apis,
-            self._admission,
+            **self._options,
         )
-        self._audit_log = layout.audit_log
+        self.audit_log = layout.audit_log
         self._ports = layout.ports
         self.server = layout.server
         self._kubeconfigs["admin"] = self.identity("admin", ["system:masters"])

@@ -27,7 +27,6 @@ from policies.suite import Case, Expectation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from support.policies.packs import PackPolicy
 
@@ -58,16 +57,10 @@ class AuditedServer(ControlPlane):
         command = [
             *components.kube_apiserver(layout),
             f"--audit-policy-file={policy}",
-            f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=blocking",
             "--disable-admission-plugins=DefaultTolerationSeconds,ServiceAccount",
         ]
         self._await_answer(self._launch("kube-apiserver", command), f"{self.server}/readyz")
-
-    @property
-    def audit_log(self) -> Path:
-        """The file of the audit log: one JSON object per line."""
-        return self.directory / "audit.log"
 
 
 @dataclass

@@ -7,14 +7,14 @@ operator. Pod templates accept any field here.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster import manifests
 from cluster.kubectl import KubectlError
 from cluster.polling import NotYet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
@@ -132,7 +132,7 @@ def remove(control_plane: ControlPlane, *definitions: Manifest) -> None:
     control_plane.kubectl("delete", *names, user="admin", check=True)  # which waits until they are gone
 
 
-def kinds_of(objects: Iterable[Manifest]) -> list[Manifest]:
+def kinds_of(objects: Iterable[Mapping[str, Any]]) -> list[Manifest]:
     """Return a definition of each kind among objects that is not Kubernetes' own, of which nothing is said."""
     versions: dict[tuple[str, str], set[str]] = {}
     for each in objects:

@@ -65,7 +65,7 @@ def test_queue_hands_a_workload_over(control_plane: ControlPlane, namespace: str
 
 def test_domain_is_refused(control_plane: ControlPlane) -> None:
     """A domain, which the scheduler would not understand, is refused with the way to choose one."""
-    answer = control_plane.apply(annotated(placements.job("default", **KAI), "superpod=1"), "--dry-run=server")
+    answer = control_plane.apply(annotated(placements.pod("default", **KAI), "superpod=1"), "--dry-run=server")
 
     problem = "names a domain, which the scheduler cannot read (schedulerName kai-scheduler)."
     refusal = denied(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from policies.cel.errors import CelError, no_such_overload
 from policies.cel.function import Cost, Function, Overload
@@ -17,7 +16,6 @@ _ANYTHING = {Kind.DYN, Kind.PARAMETER}
 _COMPOSED = {Kind.LIST, Kind.MAP}
 _LONG = _ANYTHING | _COMPOSED | {Kind.STRING, Kind.BYTES}
 _SIZED = frozenset({str, bytes, list, dict})
-_Argument = TypeVar("_Argument")
 _SOME = 50  # characters or elements, with which a call takes no longer than any other
 
 
@@ -111,15 +109,12 @@ def fits(parameter: Type, value: Value) -> bool:
     return fits(parameter.parameters[0], key) and fits(parameter.parameters[1], item)
 
 
-def pattern_of(node: ast.Call, arguments: Sequence[_Argument]) -> _Argument | None:
-    """The argument of a call that is a regular expression; None if there is none."""
-    index = None if node.declared is None else node.declared.pattern
-    return arguments[index] if index is not None and index < len(arguments) else None
-
-
 def literal_pattern(node: ast.Call) -> str | None:
     """The regular expression of a call if it is a string literal, else None."""
-    pattern = pattern_of(node, node.arguments)
+    given = node.arguments
+    if node.declared is None or node.declared.pattern is None or node.declared.pattern >= len(given):
+        return None
+    pattern = given[node.declared.pattern]
     return pattern.value if isinstance(pattern, ast.Literal) and isinstance(pattern.value, str) else None
 
 

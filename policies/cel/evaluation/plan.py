@@ -16,7 +16,7 @@ from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.environment import NOT_A_VALUE, Feature
 from policies.cel.equality import equal
 from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.evaluation.binding import bind, pattern_of, text_only
+from policies.cel.evaluation.binding import bind, text_only
 from policies.cel.evaluation.run import (
     KEYS,
     Constant,
@@ -32,7 +32,7 @@ from policies.cel.evaluation.run import (
 )
 from policies.cel.library.operators import add
 from policies.cel.library.regex import compile_pattern
-from policies.cel.patchtypes import ObjectValue, construct, is_patch_type
+from policies.cel.patchtypes import ObjectValue, construct
 from policies.cel.syntax import ast
 from policies.cel.types import Kind
 from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Uint, Value, shown, type_of
@@ -265,13 +265,12 @@ def _select(node: ast.Select) -> Step:
     if node.name is not None:
         return Read(_named(node.name))
     attribute, kind = _attribute(plan(node.operand)), Presence if node.test_only else Qualifier
-    attribute.add(kind(Constant(node.field), typed=is_patch(node.operand)))
+    attribute.add(kind(Constant(node.field), typed=_is_part(node.operand)))
     return Read(attribute, presence=node.test_only)
 
 
-def is_patch(node: ast.Node) -> bool:
-    """Whether a node is a part of `Object{}` or a JSONPatch."""
-    return node.type is not None and node.type.kind is Kind.STRUCT and is_patch_type(node.type.name)
+def _is_part(node: ast.Node) -> bool:
+    return node.type is not None and node.type.kind is Kind.STRUCT and node.type.name.split(".")[0] == "Object"
 
 
 def _index(node: ast.Call) -> Step:
@@ -283,7 +282,7 @@ def _index(node: ast.Call) -> Step:
         except CelError as error:
             raise PlanError(node, error.message) from None
     key = index.attribute if isinstance(index, Read) else index
-    typed = node.function == "_?._" and is_patch(node.args[0])
+    typed = node.function == "_?._" and _is_part(node.args[0])
     attribute.add(Qualifier(key, optional=node.function != "_[_]", typed=typed))
     return Read(attribute)
 
@@ -396,7 +395,8 @@ def _call(node: ast.Call, given: list[Step], own: Callable[..., Value] | None = 
     """
     binding = bind(node)
     call, cost, stepwise = own or binding.call, binding.cost, binding.stepwise
-    pattern = pattern_of(node, given)
+    index = None if node.declared is None else node.declared.pattern
+    pattern = given[index] if index is not None and index < len(given) else None
     if isinstance(pattern, Constant) and pattern.value.__class__ is str:
         try:
             compile_pattern(pattern.value)

@@ -8,12 +8,12 @@ under which it computes something must match the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
-from policies.cel.evaluation.plan import is_patch, membership, plan
+from policies.cel.evaluation.plan import CONVERSIONS, membership, plan
 from policies.cel.evaluation.run import Constant, failed
 from policies.cel.generation import emitter, inline
 from policies.cel.generation.inline import certain_loops, generate_loop
@@ -45,24 +45,27 @@ class Generator(emitter.Emitter):
     def value(self, node: ast.Node) -> str:  # noqa: PLR0911 - one return per kind of node
         """An expression for a node's value. It may be used only once."""
         match node:
-            case _ if emitter.is_constant(node):
-                return self.constant(_constant_of(node))
+            case ast.Literal():
+                return self.constant(node.value)
+            case ast.Ident() | ast.Select() if node.constant is not None:
+                return self.constant(node.constant[0])
             case ast.Ident() | ast.Select():
                 presence = isinstance(node, ast.Select) and node.test_only
                 self.charge(0 if presence or emitter.chooses(node) else 1)
                 return self.attribute(node)
             case ast.Call():
                 return self._call(node)
-            case ast.ListLiteral() if not node.optional:
-                self.charge(LIST_CREATION)
-                return f"[{', '.join(map(self.value, node.elements))}]"
-            case ast.MapLiteral() if not any(entry.optional for entry in node.entries):
+            case ast.ListLiteral():
+                return self._list(node)
+            case ast.MapLiteral() if emitter.is_constant(node):
+                return self._constant_of(node)
+            case ast.MapLiteral():
                 self.charge(MAP_CREATION)
-                return self._entries((self.value(entry.key), entry.value) for entry in node.entries)
-            case ast.StructLiteral() if not any(field.optional for field in node.fields):
+                return self._entries([(self.value(e.key), e.value, e.optional) for e in node.entries])
+            case ast.StructLiteral():
                 self.charge(STRUCT_CREATION)
-                entries = self._entries((repr(field.name), field.value) for field in node.fields)
-                return f"construct({node.type_name!r}, {entries})"
+                entries = [(repr(field.name), field.value, field.optional) for field in node.fields]
+                return f"construct({node.type_name!r}, {self._entries(entries)})"
             case ast.Comprehension():
                 return generate_loop(self, node)
             case _:
@@ -109,9 +112,9 @@ class Generator(emitter.Emitter):
                 return self.value(node)
 
     def _operand(self, node: ast.Node) -> str:
-        if emitter.is_optional(node) or is_patch(node):
+        if emitter.is_optional(node) or emitter.is_patch(node):
             raise emitter.UnsupportedError  # selections from an optional are optional themselves
-        return self.bound(_constant_of(node)) if emitter.is_constant(node) else self.attribute(node)
+        return self._constant_of(node) if emitter.is_constant(node) else self.attribute(node)
 
     def path(self, node: ast.Node) -> emitter.Path | None:
         """The path of a node that is a chain of selections, with the generated name of its root; None for others."""
@@ -170,6 +173,12 @@ class Generator(emitter.Emitter):
         ):
             self.charge(0 if emitter.chooses(node) else 1)
             return self.optional_attribute(node)
+        if isinstance(node, ast.Call) and node.function == "optional.none":
+            self.charge(1)
+            return "ABSENT"
+        if isinstance(node, ast.Call) and node.function == "optional.of":
+            self.charge(1)
+            return self.bound(node.args[0].value) if isinstance(node.args[0], ast.Literal) else self.value(node.args[0])
         return self.atom(f"unwrap({self.value(node)})")
 
     def optional_attribute(self, node: ast.Call) -> str:
@@ -229,10 +238,9 @@ class Generator(emitter.Emitter):
                 name = self.atom(self.optional(node.arguments[0]))
                 self.line(f"if {name} is ABSENT: fail()")
                 return name
-            case "@in" if isinstance(node.args[1], ast.ListLiteral):
-                return self._membership(node, node.args[1])
             case _:
-                return inline.generate(self, node)
+                folded = self._folded(node)
+                return folded if folded is not None else inline.generate(self, node)
 
     def _alternative(self, node: ast.Call) -> str:
         """`a.orValue(b)` and `a.or(b)`, which evaluate b only if a has no value."""
@@ -246,15 +254,28 @@ class Generator(emitter.Emitter):
             self.line(f"{name} = {self.value(right) if unwraps else self.optional(right)}")
         return name if unwraps else f"wrap({name})"
 
-    def _membership(self, node: ast.Call, container: ast.ListLiteral) -> str:
-        """`x in [1, 2]`, a look-up in literal values, as in `plan.py`."""
-        values: Any = _constant_of(container) if emitter.is_constant(container) else None
-        contains = None if values is None else membership(values)
-        if contains is None:
-            return inline.generate(self, node)
-        if all(value.__class__ is str for value in values):
+    def _folded(self, node: ast.Call) -> str | None:
+        """A constant or look-up for a conversion of literals or a search in literals, as in `plan.py`."""
+        given = node.arguments
+        if node.function == "@in" and isinstance(node.args[1], ast.ListLiteral):
+            return self._membership(node, node.args[1])
+        if len(given) == 1 and isinstance(
+            given[0], ast.Literal | ast.Ident | ast.Call | ast.ListLiteral | ast.MapLiteral
+        ):
+            folded = plan(node) if node.function in CONVERSIONS and emitter.is_constant(given[0]) else None
+            if isinstance(folded, Constant):
+                return self.constant(folded.value)
+        return None
+
+    def _membership(self, node: ast.Call, container: ast.ListLiteral) -> str | None:
+        if not container.elements:
+            return self.constant(False)  # noqa: FBT003
+        values = [element.value for element in container.elements if isinstance(element, ast.Literal)]
+        if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
             return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
-        return f"{self.bound(contains)}({self.value(node.args[0])})"
+        step = plan(container) if emitter.is_constant(container) else None
+        contains = membership(step.value) if isinstance(step, Constant) else None
+        return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
 
     def condition(self, node: ast.Node) -> tuple[str, emitter.Facts, emitter.Facts]:
         """An expression that is true or false, with the facts if it holds and those if it does not."""
@@ -296,15 +317,46 @@ class Generator(emitter.Emitter):
 
     # Literals
 
-    def _entries(self, entries: Iterable[tuple[str, ast.Node]]) -> str:
-        return "{" + ", ".join(f"{key}: {self.value(value)}" for key, value in entries) + "}"
+    def _list(self, node: ast.ListLiteral) -> str:
+        if emitter.is_constant(node):
+            return self._constant_of(node)
+        self.charge(LIST_CREATION)
+        if not node.optional:
+            return f"[{', '.join(self.value(element) for element in node.elements)}]"
+        result = self.atom("[]")
+        for index, element in enumerate(node.elements):
+            if index in node.optional:
+                content = self.atom(self._content(element))
+                with self.block(f"if {content} is not ABSENT:"):
+                    self.line(f"{result}.append({content})")
+            else:
+                self.line(f"{result}.append({self.value(element)})")
+        return result
 
+    def _content(self, node: ast.Node) -> str:
+        return self.optional(node) if emitter.is_optional(node) else f"unwrap({self.value(node)})"
 
-def _constant_of(node: ast.Node) -> Value:
-    step = plan(node)
-    if not isinstance(step, Constant) or failed(step.value):
-        raise emitter.UnsupportedError
-    return step.value
+    def _entries(self, entries: list[tuple[str, ast.Node, bool]]) -> str:
+        if not any(optional for _, _, optional in entries):
+            return "{" + ", ".join(f"{key}: {self.value(value)}" for key, value, _ in entries) + "}"
+        result = self.atom("{}")
+        for key, value, optional in entries:
+            if not optional:
+                self.line(f"{result}[{key}] = {self.value(value)}")
+                continue
+            name, content = self.temporary(), self.atom(self._content(value))
+            self.line(f"{name} = {key}")
+            with self.block(f"if {content} is ABSENT:"):
+                self.line(f"{result}.pop({name}, None)")
+            with self.block("else:"):
+                self.line(f"{result}[{name}] = {content}")
+        return result
+
+    def _constant_of(self, node: ast.Node) -> str:
+        step = plan(node)
+        if not isinstance(step, Constant) or failed(step.value):
+            raise emitter.UnsupportedError
+        return self.bound(step.value)
 
 
 Function = Callable[[Mapping[str, Value], int, Expired | None], tuple[Value, int]]

@@ -8,6 +8,7 @@ from keyword import iskeyword
 
 from policies.cel.evaluation.plan import CONVERSIONS
 from policies.cel.kubernetes import VARIABLES
+from policies.cel.patchtypes import is_patch_type
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from policies.cel.types import Kind
 from policies.cel.values import Value
@@ -26,6 +27,11 @@ def is_optional(node: Node) -> bool:
 def is_variables(node: Node) -> bool:
     """Whether a node is `variables`, whose fields are computed when they are read."""
     return node.type == VARIABLES
+
+
+def is_patch(node: Node) -> bool:
+    """Whether a node is a part of `Object{}` or a JSONPatch."""
+    return node.type is not None and node.type.kind is Kind.STRUCT and is_patch_type(node.type.name)
 
 
 def is_constant(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node

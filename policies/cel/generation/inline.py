@@ -18,7 +18,8 @@ from policies.cel.evaluation.binding import CallBinding, bind, literal_pattern, 
 from policies.cel.generation.emitter import Emitter, UnsupportedError, trusted
 from policies.cel.generation.support import PASS
 from policies.cel.library.regex import compile_pattern
-from policies.cel.syntax.ast import Call, Comprehension, ListLiteral, Literal, Node, Select
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
+from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import STRING, Kind
 from policies.cel.values import Value
 
@@ -227,10 +228,8 @@ _LOOK_AGAIN = {"all": 2, "exists": 3}
 
 def generate_loop(generator: Emitter, node: Comprehension) -> str:
     """An expression for the value of a macro."""
-    write = _LOOPS.get(node.macro)
-    if write is None:
-        raise UnsupportedError  # those that people rarely write
-    return write(generator, node)
+    binds = node.accumulator != ACCUMULATOR
+    return _binding(generator, node) if binds else _LOOPS[node.macro](generator, node)
 
 
 @contextmanager
@@ -274,6 +273,17 @@ def _quantifier(generator: Emitter, node: Comprehension) -> str:
     return result
 
 
+def _exactly_one(generator: Emitter, node: Comprehension) -> str:
+    count = generator.atom("0 + 0")
+    with _loop(generator, node):
+        condition, *_ = generator.condition(node.body[0])
+        with generator.block(f"if {condition}:"):
+            generator.charge(2)
+            generator.line(f"{count} += 1")
+    generator.charge(2)
+    return f"({count} == 1)"
+
+
 def _building(generator: Emitter, node: Comprehension) -> str:
     """`map`, `filter` and similar macros. The tree shows what the step appends and what it costs."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
@@ -305,6 +315,29 @@ def _append(generator: Emitter, step: Node, result: str) -> None:
     generator.line(f"{function}({result}, {', '.join(given)})")
 
 
+def _binding(generator: Emitter, node: Comprehension) -> str:
+    """A name for a value in `optMap`, `optFlatMap` and `sortBy`. It must be used, as its first use incurs the cost."""
+    if not _surely_used(node.result, node.accumulator):
+        raise UnsupportedError
+    name = generator.atom(generator.value(node.init))
+    generator.scopes.append({node.accumulator: name})
+    result = generator.value(node.result)
+    generator.scopes.pop()
+    return result
+
+
+def _surely_used(node: Node, name: str) -> bool:
+    """Whether a name is read for all values: not only behind `&&` or `?:`, or in a macro."""
+    if isinstance(node, Ident):
+        return node.name == name
+    below = children(node)
+    if isinstance(node, Comprehension):
+        below = [node.range]
+    elif isinstance(node, Call) and node.function in ("_&&_", "_||_", "_?_:_", "or", "orValue"):
+        below = below[:1]
+    return any(_surely_used(child, name) for child in below)
+
+
 _WHOLE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 """Calls whose code computes each argument before that of the next one begins."""
 
@@ -322,7 +355,7 @@ def certain_loops(tree: Node) -> frozenset[int]:
 def _certain(node: Node) -> Iterator[Comprehension]:
     below: Iterable[Node] = ()
     match node:
-        case Comprehension() if node.macro in _LOOPS:
+        case Comprehension() if node.macro in _LOOPS and node.macro != "sortBy" and node.accumulator == ACCUMULATOR:
             yield node
             below = (node.range, *_first_parts(node))
         case Call() if node.function in _WHOLE:
@@ -355,5 +388,7 @@ def _first_parts(node: Comprehension) -> Iterator[Node]:
 _LOOPS: dict[str, Callable[[Emitter, Comprehension], str]] = {
     "all": _quantifier,
     "exists": _quantifier,
-    **dict.fromkeys(("map", "filter", "transformList", "transformMap", "transformMapEntry"), _building),
+    "exists_one": _exactly_one,
+    "existsOne": _exactly_one,
+    **dict.fromkeys(("map", "filter", "sortBy", "transformList", "transformMap", "transformMapEntry"), _building),
 }

@@ -4,7 +4,8 @@ Like the function of one expression it handles only evaluations in which nothing
 statement of its own. A policy of which something is false or fails, or whose cost may be over a limit, is added to
 `asked`, and judged by itself; so the function need not be exact, it only must never leave out a policy that has
 something to say. What several policies read alike is computed once: fields of an object in one policy, variables and
-conditions with the same text in all of them.
+conditions with the same text in all of them. What depends on parameters alone is computed once for each of these, and
+kept for the next request, for which they are nearly always the same object.
 
 The costs of all policies are added up, and kept below a tenth of the limit for one expression. That is the lowest of
 the limits, so no policy exceeds any of them, and what uses more of one is judged by itself, where that is measured.
@@ -24,14 +25,17 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generator, loaded
 from policies.cel.generation.emitter import LONGEST, Path, UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
-from policies.cel.syntax.ast import Node, Select, variable
-from policies.cel.values import Value
+from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, variable
+from policies.cel.values import ABSENT, Value
 from policies.engine.interruption import Expired, TimeLimitError
 
 _ONCE = ("object", "oldObject")
 _PARAMS = "params"
 _RARE = "namespaceObject"
 """What takes so long to make that it is made where it is read, not at the beginning of the policy."""
+_READING = frozenset(
+    {"or", "orValue", "hasValue", "value", "optional.of", "optional.none", "of", "none", "dyn", "size"}
+)
 _LIMIT = EXPRESSION_LIMIT // 10
 """The cost of all policies of a function together."""
 _SHARE = LONGEST // 4
@@ -101,6 +105,8 @@ class _Fusion(Generator):
         self._part: Part
         self._here: set[str] = set()  # names that the current policy reads
         self._own: list[str] = []  # variables that only the current policy has
+        # Ids of the current policy's nodes whose values depend on parameters alone, and take longer than a look-up.
+        self._lasting: frozenset[int] = frozenset()
         self._left: float = LONGEST  # characters, for all other policies together
         self.room = inf
         self._common = {text: self.temporary() for text in _repeated(parts)}
@@ -127,6 +133,22 @@ class _Fusion(Generator):
                 return f"names[{name!r}]"
             self._here.add(name)
         return super().name(name)
+
+    def value(self, node: Node) -> str:
+        """An expression for a node's value. That of a lasting one is computed if it is not known from before."""
+        if id(node) not in self._lasting:
+            return super().value(node)
+        memory, known, params = self.bound([(ABSENT, None, 0)]), self.temporary(), self.name(_PARAMS)
+        lasting, self._lasting = self._lasting, frozenset()  # what is below it is kept with it
+        self.line(f"{known} = {memory}[0]")
+        with self.block(f"if {known}[0] is not {params}:"):
+            before = self.atom("cost + 0")
+            result = super().value(node)
+            self.settle()
+            self.line(f"{known} = {memory}[0] = ({params}, {result}, cost - {before})")
+        self.line(f"else: cost += {known}[2]")
+        self._lasting = lasting
+        return f"{known}[1]"
 
     def path(self, node: Node) -> Path | None:
         """The path of a node; that of a variable is the name of its value."""
@@ -180,6 +202,10 @@ class _Fusion(Generator):
 
     def _write_part(self, position: int, part: Part, validate: Callable[[Part], None]) -> None:
         self._part, self._here, self._own = part, set(), []
+        lasting: set[int] = set()
+        for expression in (*part.conditions, *part.validations, *part.variables.values()):
+            _inputs(expression.tree, lasting)
+        self._lasting = frozenset(lasting)
         if part.is_repeated:
             with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
                 self._judge_here(part, validate)
@@ -245,6 +271,21 @@ class _Fusion(Generator):
             self.line(f"{memory} = {result}")
         if cost is not None:
             self.line(f"else: cost += {cost}")
+
+
+def _inputs(node: Node, lasting: set[int]) -> tuple[frozenset[str], bool]:
+    """The variables that a node reads, and whether it takes long. Adds the ids of the lasting nodes from it on down."""
+    below = [_inputs(child, lasting) for child in children(node)]
+    names = frozenset().union(*(read for read, _ in below))
+    if isinstance(node, Ident):
+        names = frozenset() if node.constant is not None else frozenset({node.name})
+    elif isinstance(node, Comprehension):
+        names -= {node.variable, node.variable2, node.accumulator}
+    is_library_call = isinstance(node, Call) and "_" not in node.function and node.function not in _READING
+    takes_long = any(long for _, long in below) or isinstance(node, Comprehension) or is_library_call
+    if takes_long and names == {_PARAMS}:
+        lasting.add(id(node))
+    return names, takes_long
 
 
 def _repeated(parts: Iterable[Part | None]) -> list[str]:

@@ -162,7 +162,21 @@ def _charge_smaller(generator: Emitter, node: Call, names: list[str]) -> None:
         generator.line(f"cost += {generator.bound(binding.cost)}(({names[0]}, {names[1]}), None)")
 
 
-# Membership, texts
+# Logic, sizes, membership, texts
+
+
+def _opposite(generator: Emitter, node: Call) -> str:
+    generator.charge(1)
+    return f"(not {generator.truth(node.args[0])})"
+
+
+def _size(generator: Emitter, node: Call) -> str:
+    generator.charge(1)
+    (argument,) = node.arguments
+    expression = generator.value(argument)
+    if argument.type is not None and argument.type.kind in (Kind.STRING, Kind.LIST, Kind.MAP, Kind.BYTES):
+        return f"len({expression})"
+    return f"length({expression})"
 
 
 def _membership(generator: Emitter, node: Call) -> str | None:
@@ -216,6 +230,8 @@ def _matches(generator: Emitter, node: Call) -> str | None:
 _INLINED: dict[str, Callable[[Emitter, Call], str | None]] = {
     "_==_": _equality,
     "_!=_": _equality,
+    "!_": _opposite,
+    "size": _size,
     "@in": _membership,
     **dict.fromkeys(("startsWith", "endsWith", "contains"), _text_search),
     "matches": _matches,

@@ -11,7 +11,7 @@ from policies.cel.equality import equal
 from policies.cel.errors import BudgetError
 from policies.cel.evaluation.run import check_key, present, qualify
 from policies.cel.library.lists import insert, insert_all
-from policies.cel.library.operators import different, is_in
+from policies.cel.library.operators import different, is_in, length
 from policies.cel.patchtypes import construct
 from policies.cel.values import ABSENT, NONE, Optional, Value
 from policies.engine.interruption import Expired, look
@@ -91,7 +91,7 @@ def certain_guard(cost: int, limit: int, expired: Expired | None, early: int) ->
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    equal, different, is_in, construct, qualify, fail, has, item, maybe, pairs,
+    equal, different, is_in, length, construct, qualify, fail, has, item, maybe, pairs,
     elements, unwrap, wrap, guard, certain_guard, size, traversal, insert, insert_all,
 )  # fmt: skip
 NAMESPACE: Mapping[str, Any] = {

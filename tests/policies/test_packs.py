@@ -12,8 +12,10 @@ from support.policies import packs
 from support.templates import written
 
 from policies.admissionpolicy.derivation import UNDERIVED, is_derived
+from policies.admissionpolicy.evaluation.compilation import part_of
 from policies.admissionpolicy.evaluation.validator import Group
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
+from policies.cel.generation import fusion
 from policies.objects.fieldpath import Wildcard, locate, render
 from policies.objects.workload import BUILT_IN
 from policies.suite import Case, Expectation
@@ -168,6 +170,16 @@ def test_every_kind_of_workload_is_judged(row: Workload) -> None:
     assert sorted(line.strip() for text in messages for line in text.split("\n")[1:]) == [
         f"{path}.{'.'.join(row.shape.labels)}".lstrip(".") for path in paths
     ]
+
+
+@pytest.mark.parametrize("compiled", [compiled for _, compiled in COMPILED], ids=_id)
+def test_one_function_judges_it_with_others(compiled: CompiledPolicy) -> None:
+    """All of it is generated code. One policy that is always asked by itself takes as long as all others together."""
+    part = part_of(compiled, is_selective=False)
+    source, _ = fusion.written([part])
+
+    assert part is not None
+    assert "fail()" not in map(str.strip, source.splitlines())
 
 
 @pytest.mark.parametrize(("policy", "compiled"), COMPILED, ids=_id)

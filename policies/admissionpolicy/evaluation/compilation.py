@@ -228,9 +228,10 @@ def _fusible(
 ) -> fusion.Expression:
     """An expression with a text for it and its variables; None for one that may mean something else elsewhere."""
     tree = checked_tree(expression.source, compiled.composition)
-    names = sorted(variables_of(tree) or ())
+    reads = variables_of(tree)
+    names = sorted(reads or ())
     texts = [variables[name].text if name in variables else None for name in names]
-    if None in texts or any(isinstance(node, Ident) and node.name == "params" for node in walk(tree)):
+    if reads is None or None in texts or any(isinstance(node, Ident) and node.name == "params" for node in walk(tree)):
         return fusion.Expression(tree, None)
     shared = repr((expression.text, list(zip(names, texts, strict=True)))).encode(errors="surrogatepass")
     return fusion.Expression(tree, sha256(shared).hexdigest())
@@ -241,7 +242,8 @@ def _names_in(tree: Node, variables: Mapping[str, fusion.Expression]) -> set[str
     while pending:
         current = pending.pop()
         names |= {node.name for node in walk(current) if isinstance(node, Ident)}
-        new = (variables_of(current) or variables.keys()) & variables.keys() - seen
+        reads = variables_of(current)
+        new = (variables.keys() if reads is None else variables.keys() & reads) - seen
         seen |= new
         pending += [variables[name].tree for name in new]
     return names

@@ -41,13 +41,11 @@ def run(verb: Callable[[], int], paths: Iterable[str], *, again: bool) -> NoRetu
 
 async def _follow(verb: Callable[[], int], folders: Iterable[str]) -> None:
     changes, state = walk.changes(folders), _state(folders)
-    due, task = asyncio.ensure_future(anext(changes)), asyncio.current_task()
+    due = asyncio.ensure_future(anext(changes))
     await asyncio.sleep(0)  # from here on files are followed: what changes during the first run counts
     _say(verb)
     while True:
         await due
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError  # Ctrl-C came with a change, and anyio took it for its own
         if state != (state := _state(folders)):
             _say(verb)
         due = asyncio.ensure_future(anext(changes))

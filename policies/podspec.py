@@ -157,7 +157,9 @@ class NodeDemand(Struct, frozen=True):
 
         labels_complete: False if only some of the Node's labels are known. Requirements on other labels are then met.
         """
-        labels = {**node.labels, "": node.name} if node.name else node.labels
+        labels: Mapping[str, str] = node.labels
+        if node.name and any(not one.key for term in self.terms or () for one in term or ()):
+            labels = {**labels, "": node.name}
 
         def is_met(term: Term) -> bool:
             return all((not labels_complete and one.key not in labels) or one.matches(labels) for one in term)

@@ -262,9 +262,10 @@ _OWN_WORDS = re.compile(
 )
 """These errors have our own wording, or name a type where the reference names a class of Go. The text before that,
 including the place, must match the reference."""
-_UNKNOWN, _CONTAINER = "undeclared reference to", " (in container '')"
-"""Since 1.38 there is no container behind an unknown name, but what is like it, if anything is: `obje.spec` is like
-`format.named`, at its last point. Our hint suggests by the name alone."""
+_CONTAINER = " (in container '')"
+_UNKNOWN = re.compile(r"(\d+:\d+: )(undeclared reference to '[^'.]*)([^']*)'(?: \(.*?\))?")
+"""Since 1.38 there is no container behind an unknown name, but what is like it, if anything is. Where that is a
+qualified name, 1.38 names all of it and its last point: `obje.spec` is like `format.named`. Ours is the first part."""
 
 
 def difference(case: CelCase, outcome: Outcome, release: Release = NEWEST) -> str | None:
@@ -303,8 +304,9 @@ def _equal(expected: Any, actual: Any) -> bool:
 
 def _same_error(expected: Any, actual: Any) -> bool:
     texts = isinstance(expected, str) and isinstance(actual, str)
-    if texts and _UNKNOWN in expected and _CONTAINER not in expected:
-        return _UNKNOWN in actual
+    if texts and _CONTAINER not in expected and (names := [match[3] for match in _UNKNOWN.finditer(expected)]):
+        form = r"\2'" if any(names) else r"\1\2'"
+        return _UNKNOWN.sub(form, expected) == _UNKNOWN.sub(form, actual)
     return _OWN_WORDS.sub(r"\1", expected) == _OWN_WORDS.sub(r"\1", actual) if texts else expected is actual
 
 

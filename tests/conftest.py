@@ -1,5 +1,6 @@
 """What holds for all tests: how patient Hypothesis is, which share a process, which begin first and end together."""
 
+import signal
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,9 @@ from support.packmodes import no_packs
 # How long an example takes is the machine's affair, and the first text of all has Hypothesis read all of Unicode.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+# What a shell runs in the background ignores Ctrl-C, and so would the commands that tests start and end by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 __all__ = [
     "no_packs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -25,15 +24,12 @@ def require() -> None:
 async def changes(paths: Iterable[Path | str], *, recursive: bool = True) -> AsyncIterator[None]:
     """Yields at a change in one of the files or directories, and after LOOK_SECONDS without one.
 
-    recursive: whether subdirectories count. Raises CancelledError.
+    recursive: whether subdirectories count.
     """
     from watchfiles import awatch  # noqa: PLC0415 - nothing to watch, nothing to load
 
     milliseconds = int(LOOK_SECONDS * 1000)
     async for _ in awatch(*paths, recursive=recursive, rust_timeout=milliseconds, yield_on_timeout=True, debounce=400):
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # at the moment of a change, anyio takes that for its own
-            raise asyncio.CancelledError
         yield
 
 

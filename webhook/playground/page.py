@@ -52,10 +52,7 @@ _ROW = """
 
 
 def serve(port: int, kubeconfig: str, *, show: bool, ready: Callable[[str], None]) -> None:
-    """Serve the page on 127.0.0.1 until Ctrl-C. ready: called with its address, which has the token.
-
-    Raises KeyboardInterrupt at the end.
-    """
+    """Serve the page on 127.0.0.1 until Ctrl-C. ready: called with its address, which has the token."""
     token = secrets.token_urlsafe(24)
     first = gallery()[0].trial  # what its answers import, the processes of others have then
     trials.details(first, trials.answer(first))
@@ -80,7 +77,6 @@ def serve(port: int, kubeconfig: str, *, show: bool, ready: Callable[[str], None
         show_welcome_message=False,
         favicon="⎈",
     )
-    raise KeyboardInterrupt  # uvicorn passes Ctrl-C on to an event loop that may have ended by then
 
 
 class _Guard:

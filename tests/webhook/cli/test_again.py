@@ -6,14 +6,12 @@ import asyncio
 import sys
 from asyncio import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from support.patience import PATIENCE
 from support.service.commands import COMMAND, last_line, run
-
-from webhook.files.walk import changes
 
 _MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {KEY: x}}}\n"
 
@@ -27,23 +25,6 @@ def test_it_needs_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     error = "Error: the package watchfiles is missing. It comes with the extra `server`"
     assert (result.exit_code, result.stdout) == (2, "")
     assert last_line(result.stderr).startswith(error)
-
-
-async def test_an_end_at_the_moment_of_a_change_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package that follows files then reports the change in place of the cancellation."""
-
-    async def swallowing(*_: object, **__: object) -> AsyncIterator[set[object]]:
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        yield set()
-
-    monkeypatch.setattr("watchfiles.awatch", swallowing)
-    change = asyncio.ensure_future(anext(changes(["."])))
-    await asyncio.sleep(0)
-    change.cancel()
-
-    with pytest.raises(asyncio.CancelledError):
-        await change
 
 
 class _Watching:

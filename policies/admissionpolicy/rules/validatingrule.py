@@ -109,9 +109,10 @@ class PolicyRule:
 
         position: where those of templates begin. The places of a validation in several templates stay together.
         """
-        unless = ", ".join(sorted(pod.unknown_to(self._reads)))
         results = (result for subject in subjects if (result := self._result(subject)) is not None)
-        for finding in next(results, NOTHING_FOUND).findings:
+        findings = next(results, NOTHING_FOUND).findings
+        unless = ", ".join(sorted(pod.unknown_to(self._reads))) if findings else ""  # takes longer than the evaluation
+        for finding in findings:
             yield from self._violations(finding, pod.place, unless, position=position + finding.index)
 
     def _violations(

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import msgspec
+import structlog
 from msgspec import Struct
 
 from policies.engine.violation import BLANKS, printable, shortened
 from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.errors import ApiError, ClusterError
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -37,6 +38,8 @@ Reason = Literal[
     "WouldBeRefused",
 ]
 """The reasons of all Events; docs/reference/telemetry.md lists them."""
+
+RIGHT = "a ClusterRole must allow the account of this process to create events"
 
 _LONGEST = 1024  # Kubernetes' limit for an Event's note
 _LONGEST_NAME = SUBDOMAIN_LENGTH - 17  # leaves room for a dot and a digest
@@ -61,6 +64,26 @@ class Events:
     ) -> None:
         self._clock = clock or Clock()
         self._send = send or (lambda call: fetch(api, call))
+        self._problem: int | None = None
+
+    async def tell(self, about: Subject, reason: Reason, message: str, *, occasion: str, warning: bool = True) -> bool:
+        """Write an Event, see `write`. Return whether nothing is left to do: it is there, or there is no place for it.
+
+        A failure is logged once, until an Event is written or the API server answers otherwise.
+        """
+        try:
+            await self.write(about, reason, message, occasion=occasion, warning=warning)
+        except ClusterError as error:
+            if isinstance(error, ApiError) and error.leaving:
+                return True
+            if error.status != self._problem:
+                name = f"{about.namespace}/{about.name}" if about.namespace else about.name
+                log = structlog.get_logger()
+                log.warning("could not write an Event", kind=about.kind, name=name, reason=error.lacking(RIGHT))
+            self._problem = error.status
+            return False
+        self._problem = None
+        return True
 
     async def write(self, about: Subject, reason: Reason, message: str, *, occasion: str, warning: bool = True) -> bool:
         """Write an Event about an object. Return whether there was none for the same occasion. Raises ClusterError.

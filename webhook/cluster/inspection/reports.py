@@ -35,7 +35,7 @@ from webhook.cluster.api.call import ANSWER_SECONDS, Call, merge, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.events import Events, Subject
+from webhook.cluster.api.events import RIGHT, Events, Subject
 from webhook.cluster.inspection.listing import Lister
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ MOST: Final = 100
 """Events that a run tries to write at most. A first run may find something in every workload of a cluster."""
 SHARE: Final = 20
 """Those in one Namespace at most, so that no tenant takes all places."""
-_RIGHT: Final = "a ClusterRole must allow the audit's account to create events"
 
 
 class Told(Struct):
@@ -140,7 +139,7 @@ class FindingEvents:
                 return
             self.told.failed += 1
             if not self.problems:
-                self.problems.append(f"could not write Events: {error.lacking(_RIGHT)}")
+                self.problems.append(f"could not write Events: {error.lacking(RIGHT)}")
             self._places[scope.namespace] = SHARE
             if error.status >= 500:
                 self._room = 0

@@ -81,7 +81,6 @@ class Herald:
         self._said: dict[tuple[str, str], tuple[str, float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(_MOST_AT_ONCE)
-        self._problem = 0
         self._log = structlog.get_logger()
 
     def placed(self, placed: Placed) -> None:
@@ -152,15 +151,7 @@ class Herald:
     async def _write(self, about: About, reason: Reason, message: str, *, warning: bool = True) -> None:
         subject = Subject(about.api_version, about.kind, about.namespace, about.name, about.uid)
         occasion = f"{reason}\n{self._now():.0f}\n{message}"
-        try:
-            await self._events.write(subject, reason, message, occasion=occasion, warning=warning)
-        except ClusterError as error:
-            if error.status not in (404, self._problem):
-                right = "a ClusterRole must allow the placer's account to create events"
-                self._log.warning("could not write an Event", reason=error.lacking(right))
-                self._problem = error.status
-        else:
-            self._problem = 0
+        await self._events.tell(subject, reason, message, occasion=occasion, warning=warning)
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 

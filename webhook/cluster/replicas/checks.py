@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, get_args
 from urllib.parse import quote
 
@@ -24,7 +23,7 @@ from policies.topology.topology import Topology
 from webhook.cluster.api.call import Call, decoded, fetch, one, pages
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.events import Events, Reason, Subject
+from webhook.cluster.api.events import Events, Subject
 from webhook.cluster.api.objects import labels_of, name_of
 from webhook.cluster.facts import scheduling
 from webhook.cluster.inspection.reports import Place, read
@@ -35,8 +34,6 @@ from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
     from webhook.cluster.api.client import Connection
 
 
@@ -276,59 +273,6 @@ def _is_unschedulable(pod: JsonObject) -> bool:
     )
 
 
-MOST: Final = 50
-"""Events in one look at most; the next look goes on."""
-
-_RIGHT: Final = "a ClusterRole must allow the service's account to create events"
-_GONE: Final = 404
-
-
-class RepeatedEvents:
-    """Events, each known by a key. After one that fails there are none in that look, and the next look begins with it.
-
-    A failure is logged once, until an Event is written or the API server answers otherwise.
-    """
-
-    def __init__(self, api: ApiClient, clock: Clock) -> None:
-        self._events = Events(api, clock)
-        self._told: set[Hashable] = set()
-        self._kept: set[Hashable] = set()
-        self._room = 0
-        self._problem: int | None = None
-        self._log = structlog.get_logger()
-
-    @contextmanager
-    def look(self) -> Iterator[None]:
-        """A look. What `is_due` was not asked about in a whole look is forgotten."""
-        self._room, self._kept = MOST, set()
-        yield
-        self._told = self._kept
-
-    def is_due(self, key: Hashable) -> bool:
-        """Whether `write` would write an Event now: it is not written yet, and there is room for it in this look."""
-        if key in self._told:
-            self._kept.add(key)
-            return False
-        return self._room > 0
-
-    async def write(self, key: Hashable, about: Subject, reason: Reason, message: str, *, occasion: str) -> None:
-        """Write an Event that is due; see `Events.write`. Failures are logged."""
-        self._room -= 1
-        try:
-            await self._events.write(about, reason, message, occasion=occasion)
-        except ClusterError as error:
-            if error.status != _GONE:  # the Namespace may be gone, and then the object is, too
-                self._room = 0
-                if error.status != self._problem:
-                    self._log.warning("could not write Events", reason=error.lacking(_RIGHT))
-                self._problem = error.status
-                return
-        else:
-            self._problem = None
-        self._told.add(key)
-        self._kept.add(key)
-
-
 class AuditCheck(PeriodicCheck):
     """Shows what audits did, where they leave records."""
 
@@ -347,6 +291,8 @@ class AuditCheck(PeriodicCheck):
         self._metrics.audits.clear()
 
 
+MOST: Final = 50
+"""Events in one look at most; the next look goes on."""
 PATH = "/api/v1/pods"
 QUERY = (("fieldSelector", "spec.nodeName=,status.phase=Pending"), ("resourceVersion", "0"))
 _PAGE = 500  # the cache ignores it and sends all
@@ -359,25 +305,33 @@ class WaitingPods(PeriodicCheck):
 
     def __init__(self, leader: Leader) -> None:
         super().__init__(leader)
-        self._notices = RepeatedEvents(self._api, self._clock)
+        self._events = Events(self._api, self._clock)
+        self._known: set[str] = set()
 
     async def look(self) -> None:
-        """Create an Event for each Pod that lacks something and has none yet. Raises ClusterError."""
-        ruleset, facts = self._judgement()
-        with self._notices.look():
-            async for page in pages(self._api, PATH, QUERY, _PAGE):
-                for raw in page.items or ():
-                    pod = decoded(raw, f"GET {PATH}")
-                    uid = str(mapping(pod, "metadata").get("uid", ""))
-                    if self._notices.is_due(uid) and (parts := lacked(pod, ruleset, facts)):
-                        await self._tell(pod, uid, parts)
+        """Create an Event for each Pod that lacks something and has none yet. Raises ClusterError.
 
-    async def _tell(self, pod: JsonObject, uid: str, lacked: Sequence[str]) -> None:
-        """Write the Event, one for a Pod and what it lacks, whoever leads."""
+        After an Event that fails there are none in this look, and the next one begins with it.
+        """
+        ruleset, facts = self._judgement()
+        known, room = set[str](), MOST
+        async for page in pages(self._api, PATH, QUERY, _PAGE):
+            for raw in page.items or ():
+                pod = decoded(raw, f"GET {PATH}")
+                uid = str(mapping(pod, "metadata").get("uid", ""))
+                if uid in self._known:
+                    known.add(uid)
+                elif room and (parts := lacked(pod, ruleset, facts)):
+                    written = await self._tell(pod, uid, parts)
+                    room = room - 1 if written else 0
+                    known |= {uid} if written else set()
+        self._known = known
+
+    async def _tell(self, pod: JsonObject, uid: str, lacked: Sequence[str]) -> bool:
+        """Write the Event, one for a Pod and what it lacks, whoever leads; see `Events.tell`."""
         metadata = mapping(pod, "metadata")
         name, namespace = (str(metadata.get(key, "")) for key in ("name", "namespace"))
-        await self._notices.write(
-            uid,
+        return await self._events.tell(
             Subject("v1", "Pod", namespace, name, uid),
             "AdmittedUnchanged",
             f"It was admitted while cks-admission did not answer, without {' and '.join(lacked)}. "

@@ -63,10 +63,7 @@ class NativePolicies(Followers):
             metadata = self._policies.by_key.get(name, {}).get("metadata", {})
             about = Subject(_VERSION, "ValidatingAdmissionPolicy", "", name, metadata.get("uid", ""))
             said = f"It is enforced for what it matches, but there are no rules for pod templates: {reason}"
-            try:
-                await self._events.write(about, "PoliciesRefused", said, occasion=reason)
-            except ClusterError as error:
-                structlog.get_logger().warning("could not write an Event on the policy", policy=name, reason=str(error))
+            await self._events.tell(about, "PoliciesRefused", said, occasion=reason)
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons and remedies. A cluster without the kind has no policies."""
@@ -132,7 +129,6 @@ class PolicyMaps(Followers):
         self._reflector = Reflector(api, resource, f"{self._path}/configmaps", self._known, self._clock)
         self._reflectors = (self._reflector,)
         self._events = Events(api, self._clock)
-        self._log = structlog.get_logger()
 
     @property
     def known(self) -> Mapping[str, PolicyMap]:
@@ -157,15 +153,16 @@ class PolicyMaps(Followers):
             path = f"{self._path}/configmaps/{quote(name, safe='')}"
             body = {"metadata": {"annotations": {REFUSED: text or None}}}
             await fetch(self._api, merge(path, body, _SECONDS, "cks-admission"))
-            await self._events.write(
-                self._subject(known),
-                "PoliciesRefused" if reason else "PoliciesLoaded",
-                reason or "The policies are in force.",
-                occasion=f"{sorted(known.data.items())}\n{reason}",
-                warning=bool(reason),
-            )
         except ClusterError as error:
-            self._log.warning("could not annotate the ConfigMap", config_map=name, reason=str(error))
+            structlog.get_logger().warning("could not annotate the ConfigMap", config_map=name, reason=str(error))
+            return
+        await self._events.tell(
+            self._subject(known),
+            "PoliciesRefused" if reason else "PoliciesLoaded",
+            reason or "The policies are in force.",
+            occasion=f"{sorted(known.data.items())}\n{reason}",
+            warning=bool(reason),
+        )
 
     async def warn(self, file: str, reason: Reason, message: str) -> None:
         """Write an Event on the ConfigMap with a file, `name/key`, if there is one; at most one in an hour."""
@@ -173,11 +170,8 @@ class PolicyMaps(Followers):
         known = self.known.get(name)
         if known is None or key not in known.data:
             return
-        try:
-            occasion = f"{self._events.hour()}\n{reason}\n{message}"
-            await self._events.write(self._subject(known), reason, message, occasion=occasion)
-        except ClusterError as error:
-            self._log.warning("could not write an Event on the ConfigMap", config_map=name, reason=str(error))
+        occasion = f"{self._events.hour()}\n{reason}\n{message}"
+        await self._events.tell(self._subject(known), reason, message, occasion=occasion)
 
     def _subject(self, known: PolicyMap) -> Subject:
         return Subject("v1", "ConfigMap", self.namespace, known.name, known.uid)

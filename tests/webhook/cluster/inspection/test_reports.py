@@ -190,7 +190,7 @@ def _take_reports(server: FakeApi) -> None:
 async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection, times: Times) -> None:
     """Without the right to create Events all reports are written, and one line says why nobody is told."""
     message = 'events is forbidden: User "audit" cannot create resource "events" in API group "" in the namespace "a"'
-    right = "a ClusterRole must allow the audit's account to create events"
+    right = "a ClusterRole must allow the account of this process to create events"
     _take_reports(server)
     server.fail(_EVENTS, 403, {"kind": "Status", "message": message}, times=9)
 

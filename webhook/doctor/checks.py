@@ -28,8 +28,7 @@ def examine(settings: Settings, observation: InstallationState, desired: Desired
     yield from wrong
     answered = connection.is_answered(observation.probe)
     yield from connection.check_certificates(observation.served, trusted, settings, now, proven=answered)
-    yield from connection.check_secret(workspace.secret, trusted, settings, now)
-    yield from connection.check_leaf(workspace.leaf, settings, now)
+    yield from connection.check_secrets(workspace.secret, workspace.leaf, trusted, settings, now)
     yield from _probe(settings, observation, desired, now)
     yield from processes.check_rights(observation.rights, observation.asked_for, own=observation.is_service)
     yield from configurations.check_scope(own, state.others, state.namespaces, settings.cluster.namespace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from certs.errors import ForeignFileError, PemError
 from certs.material import Bundle, issued_by, moment, span, titled
-from certs.plan import authority_renewal_due, find_authority, find_leaf, leaf_renewal_due
+from certs.plan import StoredPair, authority_renewal_due, find_authority, find_leaf, leaf_renewal_due
 from certs.verify import verify
 from policies.engine import engine
 from policies.engine.facts import NAME_LABEL, StaticFacts
@@ -177,35 +177,34 @@ def check_certificates(
     yield from _authorities(served, trusted, settings, now)
 
 
-def check_secret(
-    secret: Read[Mapping[str, bytes] | None], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
+_LOG: Final = 'if it does not, look for "{}" in its log'
+_WRITES: Final = f"manage writes it; {_LOG.format('certificate not renewed')}"
+
+
+def check_secrets(
+    authority: Read[Mapping[str, bytes] | None],
+    leaf: Read[Mapping[str, bytes] | None],
+    trusted: Sequence[TrustedBundle],
+    settings: Settings,
+    now: datetime,
 ) -> Iterator[Diagnosis]:
-    """Diagnoses of the Secret with the shared CA, if the settings name one."""
-    if not settings.tls.secret:
+    """Diagnoses of the Secrets with the shared CA and with the certificate that manage makes, if the settings do so."""
+    where = f"Secret {settings.cluster.namespace}"
+    if name := settings.tls.secret:
+        yield from _check_authority(f"{where}/{name}", authority, trusted, now)
+    if settings.manage.apart and (name := settings.manage.secret):
+        yield from _check_leaf(f"{where}/{name}", leaf, now)
+
+
+def _check_authority(
+    where: str, secret: Read[Mapping[str, bytes] | None], trusted: Sequence[TrustedBundle], now: datetime
+) -> Iterator[Diagnosis]:
+    authority = yield from _stored(where, secret, find_authority, "tls.secret")
+    if authority is None:
         return
-    where = f"Secret {settings.cluster.namespace}/{settings.tls.secret}"
-    log = 'if it does not, look for "{}" in its log'
-    if isinstance(secret, Unread):
-        yield _CERTIFICATE.unread(where, secret)
-        return
-    if secret is None:
-        remedy = f"manage creates it; {log.format('certificate not renewed')}"
-        yield _CERTIFICATE.problem(where, "it does not exist, so no replica has a certificate", remedy)
-        return
-    try:
-        stored = find_authority(secret)
-    except ForeignFileError as error:
-        remedy = "manage creates a CA in its place; if something else uses this Secret, choose another name for "
-        yield _CERTIFICATE.problem(where, str(error), f"{remedy}tls.secret")
-        return
-    if stored.pair is None:
-        remedy = f"manage creates a new CA; {log.format('certificate not renewed')}"
-        yield _CERTIFICATE.problem(where, stored.problem, remedy)
-        return
-    authority = stored.pair.certificate
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
-        remedy = f"manage adds it; {log.format('not registered')}"
+        remedy = f"manage adds it; {_LOG.format('not registered')}"
         yield _CERTIFICATE.problem(where, f"its CA is not in {trust.source}", remedy)
     end = moment(authority.not_valid_after_utc)
     if not unknown and now > authority_renewal_due(authority):
@@ -215,33 +214,41 @@ def check_secret(
         yield _CERTIFICATE.ok(where, f"its CA is in every caBundle and is valid until {end}")
 
 
-def check_leaf(secret: Read[Mapping[str, bytes] | None], settings: Settings, now: datetime) -> Iterator[Diagnosis]:
-    """Diagnoses of the Secret with the certificate that replicas mount, if manage makes it."""
-    if not (settings.manage.apart and settings.manage.secret):
+def _check_leaf(where: str, secret: Read[Mapping[str, bytes] | None], now: datetime) -> Iterator[Diagnosis]:
+    leaf = yield from _stored(where, secret, find_leaf, "manage.secret")
+    if leaf is None:
         return
-    where = f"Secret {settings.cluster.namespace}/{settings.manage.secret}"
-    remedy = 'manage writes it; if it does not, look for "certificate not renewed" in its log'
-    if isinstance(secret, Unread):
-        yield _CERTIFICATE.unread(where, secret)
-        return
-    if not secret:
-        text = "it is empty" if secret is not None else "it does not exist"
-        yield _CERTIFICATE.problem(where, f"{text}, so no replica has a certificate and none is ready", remedy)
-        return
-    try:
-        stored = find_leaf(secret)
-    except ForeignFileError as error:
-        yield _CERTIFICATE.problem(where, str(error), remedy)
-        return
-    if stored.pair is None:
-        yield _CERTIFICATE.problem(where, stored.problem, remedy)
-        return
-    leaf = stored.pair.certificate
     end = f"{moment(leaf.not_valid_after_utc)} ({span(leaf.not_valid_after_utc - now)} left)"
     if now > leaf_renewal_due(leaf):
-        yield _CERTIFICATE.warn(where, f"its certificate is overdue for renewal; it ends on {end}", remedy)
+        yield _CERTIFICATE.warn(where, f"its certificate is overdue for renewal; it ends on {end}", _WRITES)
     else:
         yield _CERTIFICATE.ok(where, f"its certificate is valid until {end}")
+
+
+def _stored(
+    where: str,
+    secret: Read[Mapping[str, bytes] | None],
+    find: Callable[[Mapping[str, bytes]], StoredPair],
+    key: str,
+) -> Generator[Diagnosis, None, Certificate | None]:
+    """The diagnosis of a Secret without a usable certificate. Return the certificate of any other. key: its setting."""
+    if isinstance(secret, Unread):
+        yield _CERTIFICATE.unread(where, secret)
+        return None
+    if not secret:
+        text = "it does not exist" if secret is None else "it is empty"
+        yield _CERTIFICATE.problem(where, f"{text}, so no replica has a certificate", _WRITES)
+        return None
+    try:
+        stored = find(secret)
+    except ForeignFileError as error:
+        remedy = f"{_WRITES}. If something else uses this Secret, choose another name for {key}"
+        yield _CERTIFICATE.problem(where, str(error), remedy)
+        return None
+    if stored.pair is None:
+        yield _CERTIFICATE.problem(where, stored.problem, _WRITES)
+        return None
+    return stored.pair.certificate
 
 
 def _bundle_remedy(settings: Settings) -> str:

@@ -127,32 +127,6 @@ STATIC = ".static.k8s.io"
 """How the names of policies in files of kube-apiserver end, and no others: Kubernetes 1.37, KEP-5793."""
 
 
-class Client(Struct, frozen=True):
-    """How the API server reaches the service: a base URL or a Service. ca_bundle: PEM; empty for the system's roots."""
-
-    ca_bundle: bytes
-    url: str = ""
-    namespace: str = ""
-    service: str = ""
-    port: int = 443
-
-    def to_json(self, path: str) -> JsonObject:
-        """The clientConfig for a path."""
-        bundle = {"caBundle": base64.b64encode(self.ca_bundle).decode("ascii")} if self.ca_bundle else {}
-        if self.url:
-            return {"url": self.url.rstrip("/") + path, **bundle}
-        service = {"name": self.service, "namespace": self.namespace, "path": path, "port": self.port}
-        return {"service": service, **bundle}
-
-
-class Timeouts(Struct, frozen=True):
-    """How many seconds the API server waits: for what fails closed, for what fails open, for essential writes."""
-
-    closed: int
-    open: int
-    essential: int
-
-
 class Owner(Struct, frozen=True):
     """The ClusterRole that owns the configurations, so that its deletion deletes them."""
 
@@ -182,16 +156,23 @@ def owned(configuration: JsonObject, owner: Owner) -> JsonObject:
 
 
 def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[JsonObject]:
-    """The webhook configurations for the settings. ca_bundle: PEM with which the API server verifies the service."""
+    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, without those that have no entries.
+
+    ca_bundle: PEM with which the API server verifies the service; empty for the system's roots.
+    """
     chosen = settings.registration
-    return configurations(
-        ruleset,
-        Client(ca_bundle, chosen.url, settings.cluster.namespace, chosen.service, chosen.service_port),
-        name=chosen.name,
-        own_namespace=settings.cluster.namespace,
-        timeouts=Timeouts(chosen.timeout_seconds, chosen.open_timeout_seconds, chosen.essential_timeout_seconds),
-        inject_ca_from=chosen.inject_ca_from,
-    )
+    metadata: dict[str, Any] = {"name": chosen.name, "labels": _OWN_LABELS}
+    if chosen.inject_ca_from:
+        metadata["annotations"] = {INJECT_CA_FROM: chosen.inject_ca_from}
+    made = []
+    for phase, kind in KINDS.items():
+        entries = (_entry(hooks, settings.cluster.namespace) for hooks in _grouped(ruleset, phase))
+        webhooks = [
+            _webhook(phase, one, settings, ca_bundle) for entry in entries for one in parts(entry, ruleset.safety)
+        ]
+        if webhooks:
+            made.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
+    return made
 
 
 def policy(name: str, spec: JsonObject, action: str = "Deny", binding: str = "") -> dict[str, JsonObject]:
@@ -244,25 +225,6 @@ def _is_guard(entry: JsonObject) -> bool:
     return entry["name"] in (f"{LABELS}.{DOMAIN}", f"cluster-{LABELS}.{DOMAIN}")
 
 
-def configurations(
-    ruleset: RuleSet, client: Client, *, name: str, own_namespace: str, timeouts: Timeouts, inject_ca_from: str = ""
-) -> list[JsonObject]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, without those that have no entries.
-
-    inject_ca_from: the Certificate whose CA cert-manager writes into them; empty for none.
-    """
-    metadata: dict[str, Any] = {"name": name, "labels": _OWN_LABELS}
-    if inject_ca_from:
-        metadata["annotations"] = {INJECT_CA_FROM: inject_ca_from}
-    written = []
-    for phase, kind in KINDS.items():
-        entries = (_entry(hooks, own_namespace) for hooks in _grouped(ruleset, phase))
-        webhooks = [_webhook(phase, one, client, timeouts) for entry in entries for one in parts(entry, ruleset.safety)]
-        if webhooks:
-            written.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
-    return written
-
-
 def _grouped(ruleset: RuleSet, phase: Phase) -> Iterable[Sequence[tuple[Hook, Rule]]]:
     """The hooks of a phase by group and scope, each with its rule."""
     entries: dict[tuple[str, Scope], list[tuple[Hook, Rule]]] = {}
@@ -295,13 +257,16 @@ def _entry(pairs: Sequence[tuple[Hook, Rule]], own_namespace: str) -> Entry:
     )
 
 
-def _webhook(phase: Phase, entry: Entry, client: Client, timeouts: Timeouts) -> JsonObject:
-    waits = timeouts.closed if entry.failure_policy == "Fail" else min(timeouts.open, timeouts.closed)
+def _webhook(phase: Phase, entry: Entry, settings: Settings, ca_bundle: bytes) -> JsonObject:
+    chosen = settings.registration
+    waits = chosen.timeout_seconds
+    if entry.failure_policy == "Ignore":
+        waits = min(waits, chosen.open_timeout_seconds)
     requirements = [requirement.to_json() for requirement in entry.requirements]
     webhook: dict[str, Any] = {
         "name": f"{entry.name}.{DOMAIN}",
         "admissionReviewVersions": ["v1"],
-        "clientConfig": client.to_json(entry.path),
+        "clientConfig": _client(settings, ca_bundle, entry.path),
         "failurePolicy": entry.failure_policy,
         "matchConditions": _joined(entry.conditions),
         "matchPolicy": "Exact" if entry.exact else "Equivalent",
@@ -309,12 +274,23 @@ def _webhook(phase: Phase, entry: Entry, client: Client, timeouts: Timeouts) -> 
         "objectSelector": {},
         "rules": [rule.to_json(scope) for rule, scope in entry.resources],
         "sideEffects": "None",
-        "timeoutSeconds": min(waits, timeouts.essential) if entry.is_essential else waits,
+        "timeoutSeconds": min(waits, chosen.essential_timeout_seconds) if entry.is_essential else waits,
     }
     if phase == "mutate":
         # A later change by another webhook, such as a GPU container, may change the answer. The rules are idempotent.
         webhook["reinvocationPolicy"] = "IfNeeded" if entry.reinvoked else "Never"
     return webhook
+
+
+def _client(settings: Settings, ca_bundle: bytes, path: str) -> JsonObject:
+    """How the API server reaches a path of the service: by a URL or a Service."""
+    chosen = settings.registration
+    bundle = {"caBundle": base64.b64encode(ca_bundle).decode("ascii")} if ca_bundle else {}
+    if chosen.url:
+        return {"url": chosen.url.rstrip("/") + path, **bundle}
+    namespace = settings.cluster.namespace
+    service = {"name": chosen.service, "namespace": namespace, "path": path, "port": chosen.service_port}
+    return {"service": service, **bundle}
 
 
 def _conditions(hooks: Sequence[Hook]) -> tuple[HookCondition, ...]:

@@ -71,6 +71,20 @@ Resource = Annotated[
     _check(_RESOURCE.fullmatch, "write the plural in lower case and its group, such as ippools.example.org"),
     _check(lambda text: text != "pods", "people write Pods, and an outage would let all of them pass"),
 ]
+ServiceUrl = Annotated[
+    str,
+    _check(
+        re.compile(r"(https://[^?#@]+)?").fullmatch,
+        "write https://HOST[:PORT][/PATH]",
+    ),
+]
+Address = Annotated[
+    str,
+    _check(
+        re.compile(r"(https?://\S{1,500})?").fullmatch,
+        "write http://ADDRESS or https://ADDRESS, at most 500 characters without blanks",
+    ),
+]
 ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(lambda text: text and named(text).name)]
 RuleAction = Annotated[Action, BeforeValidator(_on_or_off)]
 PackMode = Annotated[Literal["enforce", "warn", "audit", "off"], BeforeValidator(_on_or_off)]

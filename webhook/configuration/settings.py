@@ -9,7 +9,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from webhook.configuration.fields import Globs, LogFormat, LogLevel, Many, Model, Port, SettingsError, Strings
+from webhook.configuration.fields import (
+    Address,
+    Globs,
+    LogFormat,
+    LogLevel,
+    Many,
+    Model,
+    Port,
+    ServiceUrl,
+    SettingsError,
+    Strings,
+)
 from webhook.configuration.rulesettings import (
     ExceptionSettings,
     GuardSettings,
@@ -137,9 +148,7 @@ class Registration(Model):
     apply: bool = Field(False, description="Write them to the cluster, and repair them.")
     ca_only: bool = Field(False, description="Write only the caBundle, into configurations that somebody else applies.")
     name: str = Field("cks-admission", min_length=1, description="Name of both webhook configurations.")
-    url: str = Field(
-        "", pattern=r"^(https://[^?#@]+)?$", description="Base URL of the service, for one outside the cluster."
-    )
+    url: ServiceUrl = Field("", description="Base URL of the service, for one outside the cluster.")
     service: str = Field("cks-admission", description="Name of the Service, if url is empty.")
     service_port: Port = Field(443, description="Port of the Service.")
     ca_file: str = Field("", description="CA bundle for tls.certFile, PEM; not needed for the service's own CA.")
@@ -203,9 +212,8 @@ class DecisionsSettings(Model):
 class TracingSettings(Model):
     """Traces of reviews, sent by OpenTelemetry's protocol. They hold identities and verdicts, no content of objects."""
 
-    endpoint: str = Field(
+    endpoint: Address = Field(
         "",
-        pattern=r"^(https?://\S{1,500})?$",
         description="Receiver that speaks OTLP over HTTP, such as http://collector.monitoring:4318; empty: no traces.",
     )
     share: float = Field(
@@ -246,9 +254,8 @@ class AuditSettings(Model):
 class HelpSettings(Model):
     """Where people who are refused or warned can read on."""
 
-    url: str = Field(
+    url: Address = Field(
         "",
-        pattern=r"^(https?://\S{1,500})?$",
         description="Address at the end of each refusal and of the last warning. {page} and {code} stand for a page of "
         "docs/refused and a heading on it: https://docs.example.org/refused/{page}/#{code}. Empty: none.",
     )

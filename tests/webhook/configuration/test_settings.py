@@ -130,7 +130,7 @@ def test_what_is_wrong_on_the_command_line_is_said_at_once() -> None:
 
     assert str(caught.value).splitlines() == [
         "command line: listen.port: input should be less than or equal to 65535, found 70000",
-        "command line: registration.url: string should match pattern '^(https://[^?#@]+)?$', found 'http://x'",
+        "command line: registration.url: write https://HOST[:PORT][/PATH], found 'http://x'",
         "command line: log.level: input should be 'debug', 'info', 'warning' or 'error', found 'loud'",
     ]
 

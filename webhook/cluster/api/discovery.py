@@ -9,15 +9,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
 
-import msgspec
 import structlog
 from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.parameters import KindScope
-from policies.engine.request import GroupVersionResource, Operation
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping, mappings
+from webhook.cluster.api.call import Call, decoded, one
 from webhook.cluster.api.clock import Backoff, Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ClusterError
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -67,29 +66,6 @@ class ServedResource(Struct, frozen=True):
         return f"{root}/{self.api_version}{place}/{self.resource.resource}{end}"
 
 
-class _Version(msgspec.Struct):
-    version: str
-
-
-class _Group(msgspec.Struct, rename="camel"):
-    versions: list[_Version]
-    preferred_version: _Version | None = None
-
-
-class _Resource(msgspec.Struct):
-    name: str
-    kind: str
-    namespaced: bool
-
-
-class _Resources(msgspec.Struct):
-    resources: list[_Resource] | None = None
-
-
-_GROUP = msgspec.json.Decoder(_Group)
-_RESOURCES = msgspec.json.Decoder(_Resources)
-
-
 async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
     """The served versions of a group, the API server's preferred one first; none if it does not serve the group.
 
@@ -97,23 +73,21 @@ async def versions(api: ApiClient, group: str) -> tuple[str, ...]:
     """
     if not group:
         return ("v1",)  # the core group has no such document
-    document = await _read(api, f"/apis/{quote(group, safe='')}", _GROUP, "a group")
-    if document is None:
-        return ()
-    preferred = (document.preferred_version,) if document.preferred_version else ()
-    return tuple(dict.fromkeys(version.version for version in (*preferred, *document.versions)))
+    document = await one(api, f"/apis/{quote(group, safe='')}")
+    served = [mapping(document, "preferredVersion"), *mappings(document, "versions")]
+    return tuple(dict.fromkeys(str(entry["version"]) for entry in served if "version" in entry))
 
 
 async def kinds(api: ApiClient, api_version: str) -> Mapping[str, ServedResource]:
     """The kinds of `v1` or `GROUP/VERSION` by name; none if the version is not served. Raises ClusterError."""
     root = f"/apis/{quote(api_version)}" if "/" in api_version else f"/api/{quote(api_version)}"
-    document = await _read(api, root, _RESOURCES, "a list of resources")
     group, _, version = api_version.rpartition("/")
     served: dict[str, ServedResource] = {}
-    for resource in (document and document.resources) or ():
-        if "/" not in resource.name:  # with a slash, it is a subresource
-            target = GroupVersionResource(group, version, resource.name)
-            served.setdefault(resource.kind, ServedResource(target, resource.kind, resource.namespaced))
+    for resource in mappings(await one(api, root), "resources"):
+        name, kind = str(resource.get("name")), str(resource.get("kind"))
+        if "/" not in name:  # with a slash, it is a subresource
+            target = GroupVersionResource(group, version, name)
+            served.setdefault(kind, ServedResource(target, kind, resource.get("namespaced") is True))
     return served
 
 
@@ -169,52 +143,7 @@ class Discovery:
                 return answer
 
 
-async def _read(api: ApiClient, path: str, decoder: msgspec.json.Decoder[T], what: str) -> T | None:
-    """The decoded document at a path; None if it does not exist. Raises ClusterError."""
-    try:
-        return decoder.decode(await fetch(api, Call("GET", path)))
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise
-    except UNREADABLE as error:
-        raise ClusterError(f"the answer to GET {path} is not {what}: {error}") from error
-
-
 _ACCEPT: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-
-class _Kind(Struct):
-    kind: str = ""
-
-
-class _ServedResource(Struct, rename="camel"):
-    resource: str
-    scope: str = ""
-    verbs: list[str] | None = None
-    response_kind: _Kind | None = None
-
-
-class _ServedVersion(Struct):
-    version: str
-    resources: list[_ServedResource] | None = None
-
-
-class _Metadata(Struct):
-    name: str = ""
-
-
-class _ServedGroup(Struct):
-    metadata: _Metadata
-    versions: list[_ServedVersion] | None = None
-
-
-class _Groups(Struct):
-    kind: str
-    items: list[_ServedGroup] | None = None
-
-
-_GROUPS: Final = msgspec.json.Decoder(_Groups)
 
 
 async def served(fetch: Callable[[Call], Awaitable[bytes]]) -> list[ServedResource]:
@@ -224,20 +153,18 @@ async def served(fetch: Callable[[Call], Awaitable[bytes]]) -> list[ServedResour
     """
     found: list[ServedResource] = []
     for path in ("/api", "/apis"):
-        try:
-            groups = _GROUPS.decode(await fetch(Call("GET", path, accept=_ACCEPT)))
-        except UNREADABLE as error:
-            raise ClusterError(f"the answer to GET {path} lists no resources: {error}") from error
-        if groups.kind != "APIGroupDiscoveryList":
+        answer = decoded(await fetch(Call("GET", path, accept=_ACCEPT)), f"GET {path}")
+        if answer.get("kind") != "APIGroupDiscoveryList":
             raise ClusterError(f"GET {path} lists no resources in one answer; Kubernetes 1.30 and later do")
-        found += [resource for group in groups.items or () for resource in _of_group(group)]
+        found += [resource for group in mappings(answer, "items") for resource in _of_group(group)]
     return found
 
 
-def _of_group(group: _ServedGroup) -> Iterator[ServedResource]:
-    for version in group.versions or ():
-        for resource in version.resources or ():
-            if {"list", "create"} <= {*(resource.verbs or ())}:
-                kind = resource.response_kind.kind if resource.response_kind else ""
-                target = GroupVersionResource(group.metadata.name, version.version, resource.resource)
-                yield ServedResource(target, kind, resource.scope == "Namespaced")
+def _of_group(group: JsonObject) -> Iterator[ServedResource]:
+    name = str(mapping(group, "metadata").get("name", ""))
+    for version in mappings(group, "versions"):
+        for resource in mappings(version, "resources"):
+            if {"list", "create"} <= {*(resource.get("verbs") or ())}:
+                target = GroupVersionResource(name, str(version.get("version")), str(resource.get("resource")))
+                kind = str(mapping(resource, "responseKind").get("kind", ""))
+                yield ServedResource(target, kind, resource.get("scope") == "Namespaced")

@@ -242,7 +242,7 @@ async def test_reasons_until_everything_is_there(server: FakeApi, topologies: To
     async with running(topologies):
         await until(lambda: topologies.problems() and len(topologies.unsynced()) == 1)
         (reason,) = topologies.unsynced()
-        words = f"the answer to GET /apis/{KAI} is not a group: JSON is malformed: "
+        words = f"the answer to GET /apis/{KAI} cannot be read: JSON is malformed: "
         assert reason.startswith(f"Topology of {KAI}: not known yet whether it is served: {words}")
 
         times.wake()

@@ -6,7 +6,7 @@ It holds the key of the CA and answers no reviews: who takes over a process that
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -89,7 +89,7 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
 
 async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
     settings = configuration.current.settings
-    cluster = await stack.enter_async_context(await _cluster(settings))
+    cluster = await _cluster(stack, settings)
     measures.kubernetes = cluster.release
     replica = await stack.enter_async_context(joined(cluster.facts.api, settings))
     pods = ReplicaPods(
@@ -107,12 +107,16 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     return _Parts(configuration, measures, cluster, replica, pods, certificates, rule_keeper)
 
 
-async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
+async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
     chosen = settings.cluster
-    api = await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
+    api: Connection = await stack.enter_async_context(
+        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
+    )
     topologies, maps_in = rules.follows_topologies(settings), chosen.namespace if settings.policies.config_maps else ""
     facts = ClusterFacts(api, watch_nodes=False, watch_topologies=topologies, watch_devices=False)
-    return follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
+    return await stack.enter_async_context(
+        follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
+    )
 
 
 async def _certificates(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from policies.topology.placer.state import Options
-from webhook.cluster.api.client import connect
+from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
@@ -74,7 +74,9 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
     settings = Configuration(read, path, measures).current.settings
     cluster = settings.cluster
     async with AsyncExitStack() as stack:
-        api = await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
+        api: Connection = await stack.enter_async_context(
+            await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
+        )
         facts = ClusterFacts(api, watch_nodes=False, watch_topologies=True, watch_priorities=True)
         followed = await stack.enter_async_context(follow(facts))
         measures.kubernetes = followed.release

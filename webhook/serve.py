@@ -7,7 +7,7 @@ import gc
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib import import_module
@@ -134,7 +134,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     webhooks: Webhooks | None = None
     replica: Replica | None = None
     if settings.cluster.is_given:  # what is imported here costs 16 MB, and numpy for placers
-        cluster = await stack.enter_async_context(await _cluster(settings))
+        cluster = await _cluster(stack, settings)
         api, measures.kubernetes = cluster.facts.api, cluster.release
         if settings.topology.action != "off":
             # The rule loads it, and numpy, for the first gang, whose review must not wait for that.
@@ -313,13 +313,15 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
     run(stack, "watch ages", ages.run())
 
 
-async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
+async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
     from webhook.cluster.facts.facts import ClusterFacts  # noqa: PLC0415 - as above
     from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
-    api = await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
+    api: Connection = await stack.enter_async_context(
+        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
+    )
     facts = ClusterFacts(
         api,
         watch_nodes=rules.follows_nodes(settings),
@@ -330,7 +332,9 @@ async def _cluster(settings: Settings) -> AbstractAsyncContextManager[Followed]:
         support=_support(api, settings) if rules.schedules_workloads(settings) else None,
     )
     maps_in = chosen.namespace if settings.policies.config_maps else ""
-    return follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
+    return await stack.enter_async_context(
+        follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
+    )
 
 
 def _support(api: Connection, settings: Settings) -> Ask:

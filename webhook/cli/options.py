@@ -51,7 +51,6 @@ def output_of(*forms: str, help: str = "Output format.") -> Callable[[Any], Any]
 
 output = output_of("text", "json", "yaml")
 _CRD = "CustomResourceDefinition"
-_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PATH = click.Path(allow_dash=True)
 """The type of arguments that name files or folders, for shells that complete them. Whether they exist is said later."""
 
@@ -263,9 +262,9 @@ class SchemaOptions(NamedTuple):
                 raise InputError(f"--crds {path}: no {_CRD} found")
             yield from own
         if self.kubeconfig:
-            from webhook.cluster.api.call import several  # noqa: PLC0415 - most runs need no cluster
+            from webhook.cluster.api.call import DEFINITIONS, several  # noqa: PLC0415 - most runs need no cluster
 
-            yield from of_cluster(ClusterSettings(), lambda api: several(api, _DEFINITIONS), self.kubeconfig)
+            yield from of_cluster(ClusterSettings(), lambda api: several(api, DEFINITIONS), self.kubeconfig)
 
 
 def definitions_among(values: Iterable[Any]) -> Iterator[JsonObject]:
@@ -280,11 +279,8 @@ def of_cluster(where: ClusterSettings, work: Callable[[Connection], Awaitable[T]
 
     async def run() -> T:
         inside = where.in_cluster and not kubeconfig
-        api = await connect(kubeconfig or where.kubeconfig or None, inside, where.service_account)
-        try:
+        async with await connect(kubeconfig or where.kubeconfig or None, inside, where.service_account) as api:
             return await work(api)
-        finally:
-            await api.close()
 
     try:
         return asyncio.run(run())

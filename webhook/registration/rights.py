@@ -19,8 +19,15 @@ from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings
 
 ADMISSION = "admissionregistration.k8s.io"
-CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
-POLICIES = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+CONFIGURATIONS = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+POLICIES = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+"""The kinds and resources that are written or followed."""
 _FOLLOW = ("list", "watch")
 _LEASES = "coordination.k8s.io"
 _READ = ("get", *_FOLLOW)
@@ -94,7 +101,11 @@ def needed_by_manager(settings: Settings) -> list[Right]:
         *_looks(chosen),
         *_published_facts(chosen),
         *_probe(chosen),
-        *(_rights("patch", ADMISSION, CONFIGURATIONS[0], dry_runs, name=chosen.registration.name) if published else ()),
+        *(
+            _rights("patch", ADMISSION, "mutatingwebhookconfigurations", dry_runs, name=chosen.registration.name)
+            if published
+            else ()
+        ),
     ]
     return _once(rights)
 
@@ -236,7 +247,9 @@ def _policies(settings: Settings) -> Iterator[Right]:
         reason = "Events on ConfigMaps say which policies are wrong or slow"
         yield from _rights("create", "", "events", reason, namespace=settings.cluster.namespace, vital=False)
     if settings.policies.native:
-        yield from _rights(_FOLLOW, ADMISSION, POLICIES, "policies of the cluster may ask for rules for pod templates")
+        yield from _rights(
+            _FOLLOW, ADMISSION, POLICIES.values(), "policies of the cluster may ask for rules for pod templates"
+        )
 
 
 def _reports(settings: Settings) -> Iterator[Right]:
@@ -253,12 +266,12 @@ def _registration(settings: Settings) -> Iterator[Right]:
     if chosen.apply:
         reason = "the service writes its webhook configurations and the policy of reserved labels, and follows them"
         # Authorization of a creation does not know the name.
-        yield from _rights("create", ADMISSION, CONFIGURATIONS + POLICIES, reason)
+        yield from _rights("create", ADMISSION, (*CONFIGURATIONS.values(), *POLICIES.values()), reason)
         verbs = (*_READ, "patch", "update", "delete")
-        yield from _rights(verbs, ADMISSION, CONFIGURATIONS + POLICIES, reason, name=chosen.name)
+        yield from _rights(verbs, ADMISSION, (*CONFIGURATIONS.values(), *POLICIES.values()), reason, name=chosen.name)
     elif chosen.ca_only:
         reason = "the service writes the caBundle into its webhook configurations, and follows them"
-        yield from _rights((*_READ, "patch"), ADMISSION, CONFIGURATIONS, reason, name=chosen.name)
+        yield from _rights((*_READ, "patch"), ADMISSION, CONFIGURATIONS.values(), reason, name=chosen.name)
     if chosen.owner:
         reason = "the ClusterRole owns the webhook configurations"
         yield from _rights("get", "rbac.authorization.k8s.io", "clusterroles", reason, name=chosen.owner)
@@ -266,7 +279,7 @@ def _registration(settings: Settings) -> Iterator[Right]:
 
 def _followed_registration(settings: Settings) -> list[Right]:
     reason = "readiness and the trusted CA depend on what is registered"
-    return _rights(_FOLLOW, ADMISSION, CONFIGURATIONS, reason, name=settings.registration.name)
+    return _rights(_FOLLOW, ADMISSION, CONFIGURATIONS.values(), reason, name=settings.registration.name)
 
 
 def _shared(settings: Settings) -> Iterator[Right]:

@@ -67,6 +67,7 @@ class Lines:
         return lines
 
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONNECT_SECONDS = 10.0
 # Enough for 500 large objects from a busy API server, whose own limit for a request is 60 s.
 ANSWER_SECONDS = 65.0

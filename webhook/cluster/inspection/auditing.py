@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -24,13 +23,12 @@ from webhook.audit.owners import Owners
 from webhook.audit.rules import creation
 from webhook.cluster.api.discovery import ServedResource, served
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.inspection.labelwriters import served_policies
-from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.replicas.webhooks import GROUP
+from webhook.cluster.inspection.listing import Form, Lister, served_policies
 from webhook.cluster.watches.cluster import Followed, follow
 from webhook.cluster.watches.policies import joined
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
+from webhook.registration.rights import ADMISSION
 from webhook.sources import policyset
 from webhook.sources.policyfiles import PolicyFiles
 from webhook.sources.policyset import Directories
@@ -121,12 +119,7 @@ def _names(resource: ServedResource) -> frozenset[str]:
     return frozenset(name.lower() for name in names)
 
 
-_KINDS: Final = {
-    "ValidatingAdmissionPolicy": ("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
-    "MutatingAdmissionPolicy": ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
-}
-
-_SYNC_SECONDS: Final = 20.0
+_SYNC_SECONDS: Final = 30.0
 
 
 class ClusterAudit(NamedTuple):
@@ -154,7 +147,7 @@ class ClusterAudit(NamedTuple):
 
 @asynccontextmanager
 async def auditing(api: Connection, settings: Settings, qps: float, part: Part = WHOLE) -> AsyncIterator[ClusterAudit]:
-    """An audit by the settings and by what the cluster has. The connection is closed at the end.
+    """An audit by the settings and by what the cluster has.
 
     qps: lists and look-ups of owners per second. Raises SettingsError and ClusterError.
     """
@@ -166,11 +159,7 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
         watch_topologies=rules.follows_topologies(settings),
         workloads=rules.topology_options(settings).workloads,
     )
-    async with follow(facts, maps_in=maps_in, release=settings.policies.release) as cluster:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SYNC_SECONDS):
-                while cluster.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
-                    await asyncio.sleep(0.1)
+    async with follow(facts, maps_in=maps_in, release=settings.policies.release, seconds=_SYNC_SECONDS) as cluster:
         lister = Lister(api, qps)
         resources = tuple(await served(lister.answer))
         by_kind = {(resource.api_version, resource.kind): resource for resource in resources}
@@ -205,9 +194,10 @@ async def _natives(lister: Lister, settings: Settings, release: Release) -> poli
     if not settings.policies.native:
         return policyset.Native(loaded=Loaded())
     documents: dict[str, list[JsonObject]] = {}
-    for kind, plurals in _KINDS.items():
-        version, policies, bindings = await served_policies(lister.all, *plurals)
-        head = {"apiVersion": f"{GROUP}/{version}", "kind": kind}
+    for form in get_args(Form):
+        version, policies, bindings = await served_policies(lister.all, form)
+        kind = f"{form.capitalize()}AdmissionPolicy"
+        head = {"apiVersion": f"{ADMISSION}/{version}", "kind": kind}
         by_name = {policy["metadata"]["name"]: {**head, **policy} for policy in policies}
         documents |= {f"{kind} {name}": found for name, found in joined(by_name, bindings, head).items()}
     return await policyset.read_native(documents, release)

@@ -7,23 +7,27 @@ import base64
 import binascii
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from policies import rbac
 from policies.admissionpolicy.documents.document import Document
 from policies.engine.request import JsonObject, UserInfo, mapping
-from policies.labelwriters import LabelWriter
+from policies.kubernetes.name import matches_glob
+from policies.labelwriters import LabelWriter, of_definition, of_policy
 from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine, machines
-from webhook.cluster.api.call import Call, named, one, send, several
+from webhook.cluster.api.call import DEFINITIONS, Call, listed, named, one, send, several
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
-from webhook.cluster.inspection import inventory, labelwriters
+from webhook.cluster.inspection import inventory
+from webhook.cluster.inspection.listing import served_policies
 from webhook.cluster.placer.gates import PlacerLookout, gated
 from webhook.cluster.replicas.pods import certificates
-from webhook.cluster.replicas.webhooks import ALL_PLURALS, GROUP, PLURALS, path
+from webhook.cluster.replicas.webhooks import path
 from webhook.cluster.watches.policies import REFUSED, SELECTOR, asking, joined
+from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor import connection, processes
 from webhook.doctor.observation import (
@@ -42,7 +46,7 @@ from webhook.doctor.observation import (
     Unread,
 )
 from webhook.registration import outage
-from webhook.registration.rights import Right
+from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES, Right
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -68,8 +72,11 @@ async def tried(reading: Awaitable[T], right: str, seconds: float = SECONDS) -> 
 
 _CONNECT_SECONDS = 3.0
 _AT_ONCE = 8
+# The API server answers from memory.
+_CACHED = (("resourceVersion", "0"),)
+_WRITERS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "customresourcedefinitions")
 _ACCOUNT = "system:serviceaccount:"
-_ADMISSION = f"/apis/{GROUP}/v1"
+_ADMISSION = f"/apis/{ADMISSION}/v1"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 
@@ -109,18 +116,18 @@ async def _gathered(**reading: Awaitable[Any]) -> dict[str, Any]:
 
 async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
     name = settings.registration.name
-    plurals = ALL_PLURALS if settings.registration.apply else PLURALS
+    plurals = CONFIGURATIONS | (POLICIES if settings.registration.apply else {})
     own = {kind: tried(one(api, path(kind, name)), f"get {plural} {name}") for kind, plural in plurals.items()}
     found = await _gathered(
         own=_gathered(**own),
         user=tried(_user(api), "create selfsubjectreviews"),
         groups=tried(_groups(api), "get /apis"),
-        others=tried(_others(api, name), f"list {' and '.join(PLURALS.values())}"),
+        others=tried(_others(api, name), f"list {' and '.join(CONFIGURATIONS.values())}"),
         namespaces=tried(_namespaces(api), "list namespaces"),
         natives=tried(_natives(api, settings), "list validatingadmissionpolicies and their bindings"),
         machines=tried(_machines(api, settings), "list nodes"),
         topologies=tried(_topologies(api, settings), "list topologies"),
-        label_writers=tried(_label_writers(api, settings), labelwriters.RIGHT),
+        label_writers=tried(label_writers(api, settings), f"list {' and '.join(_WRITERS)}"),
         rights=tried(_rights(api), "list roles, clusterroles and their bindings"),
         components=tried(components(api), "list daemonsets and deployments"),
     )
@@ -131,10 +138,9 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
     if not processes.opens_gates(settings):
         return None
     namespace, lease = settings.cluster.namespace, settings.place.lease
-    kinds = {processes.POLICY: "validatingadmissionpolicies", processes.BINDING: "validatingadmissionpolicybindings"}
     fence = {
         kind: tried(named(api, f"{_ADMISSION}/{resource}", lease), f"list {resource}")
-        for kind, resource in kinds.items()
+        for kind, resource in POLICIES.items()
     }
     found = await _gathered(
         absence=tried(PlacerLookout(api, namespace, lease).read(), f"get leases {lease} in namespace {namespace}"),
@@ -197,10 +203,10 @@ async def _groups(api: ApiClient) -> Mapping[str, tuple[str, ...]]:
 
 async def _others(api: ApiClient, name: str) -> list[JsonObject]:
     """The webhook configurations with other names, with their kind, which the items of a list do not have."""
-    lists = await asyncio.gather(*(several(api, f"{_ADMISSION}/{plural}") for plural in PLURALS.values()))
+    lists = await asyncio.gather(*(several(api, f"{_ADMISSION}/{plural}") for plural in CONFIGURATIONS.values()))
     return [
         {**configuration, "kind": kind}
-        for kind, configurations in zip(PLURALS, lists, strict=True)
+        for kind, configurations in zip(CONFIGURATIONS, lists, strict=True)
         for configuration in configurations
         if configuration["metadata"]["name"] != name
     ]
@@ -215,8 +221,8 @@ async def _natives(api: ApiClient, settings: Settings) -> Mapping[str, list[Json
     """The cluster's own policies by name: those that ask for rules for pod templates with bindings, others empty."""
     if not settings.policies.native:
         return {}
-    plurals = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-    policies, bindings = await asyncio.gather(*(several(api, f"{_ADMISSION}/{plural}") for plural in plurals))
+    paths = (f"{_ADMISSION}/{plural}" for plural in POLICIES.values())
+    policies, bindings = await asyncio.gather(*(several(api, path) for path in paths))
     return joined({policy["metadata"]["name"]: asking(policy) for policy in policies}, bindings)
 
 
@@ -232,10 +238,19 @@ async def _topologies(api: ApiClient, settings: Settings) -> TopologyObjects:
     return await inventory.topologies(api)
 
 
-async def _label_writers(api: ApiClient, settings: Settings) -> Sequence[LabelWriter]:
+async def label_writers(api: ApiClient, settings: Settings) -> list[LabelWriter]:
+    """What can write labels past the guard: mutating policies with a binding, and conversions. Raises ClusterError.
+
+    What the settings trust is left out.
+    """
     if settings.labels.action == "off":
-        return ()
-    return await labelwriters.read(api, settings)
+        return []
+    exceptions = rules.label_exceptions(settings)
+    _, policies, bindings = await served_policies(partial(listed, api, query=_CACHED), "mutating")
+    bound = {mapping(binding, "spec").get("policyName") for binding in bindings}
+    made = [of_policy(one, exceptions) for one in policies if mapping(one, "metadata").get("name") in bound]
+    made += [of_definition(one) for one in await several(api, DEFINITIONS, _CACHED)]
+    return [one for one in made if one and not matches_glob(f"{one.kind}/{one.name}", settings.labels.trusted)]
 
 
 async def _rights(api: ApiClient) -> Rights | None:

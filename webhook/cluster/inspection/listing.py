@@ -1,9 +1,9 @@
-"""Lists objects of a whole cluster without harm to it: page by page, and slowly."""
+"""Lists objects of a whole cluster without harm to it: page by page, and slowly; and the policies of the cluster."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal
 
 from policies.engine.request import JsonObject, mapping
 from webhook.cluster.api.call import Call, Page, decoded, fetch, page_of
@@ -11,6 +11,7 @@ from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, UnreachableError
 from webhook.cluster.facts.workloads import ACCEPT
+from webhook.registration.rights import ADMISSION
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -117,3 +118,22 @@ def _key(obj: JsonObject) -> str:
     metadata = mapping(obj, "metadata")
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata.get('name')}" if namespace else str(metadata.get("name"))
+
+
+Form = Literal["validating", "mutating"]
+VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
+"""The versions of mutating policies, the newest first: Kubernetes 1.36, 1.34 and 1.32."""
+
+
+async def served_policies(
+    read: Callable[[str], Awaitable[list[JsonObject]]], form: Form
+) -> tuple[str, list[JsonObject], list[JsonObject]]:
+    """The newest version that is served, and its policies and bindings. read: lists a path. Raises ClusterError."""
+    for version in VERSIONS:
+        root = f"/apis/{ADMISSION}/{version}/{form}admissionpolic"
+        try:
+            return version, await read(f"{root}ies"), await read(f"{root}ybindings")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+    return "", [], []

@@ -20,6 +20,7 @@ from webhook.cluster.watches.reflector import Change, Followers, Reflector
 from webhook.registration.announcement import closed_paths
 from webhook.registration.configurations import API_VERSION, UNREGISTER
 from webhook.registration.drift import MANAGER, is_unregistered
+from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES
 
 if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
@@ -27,16 +28,7 @@ if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
 
 
-GROUP = "admissionregistration.k8s.io"
-PLURALS = {
-    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
-}
-POLICY_PLURALS = {
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
-ALL_PLURALS = {**PLURALS, **POLICY_PLURALS}
+_KINDS = {**CONFIGURATIONS, **POLICIES}
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _MANAGER = (("fieldManager", MANAGER),)
 # The API server itself aborts a write after 34 s. It compiles all conditions of a configuration. If that takes long, a
@@ -52,7 +44,7 @@ async def read(api: ApiClient, kind: str, name: str) -> Json | None:
         found = await one(api, path(kind, name), _SECONDS)
     except ClusterError as error:
         raise _failure(f"{kind} {name} could not be read", error, kind, "get") from error
-    return found and {**found, "apiVersion": f"{GROUP}/v1", "kind": kind}
+    return found and {**found, "apiVersion": f"{ADMISSION}/v1", "kind": kind}
 
 
 async def apply(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
@@ -137,9 +129,9 @@ async def remove(api: ApiClient, names: Mapping[str, str]) -> list[str]:
 
 def path(kind: str, name: str = "") -> str:
     """The path of a configuration, or of all configurations of a kind. Raises ClusterError for other kinds."""
-    if kind not in ALL_PLURALS:
-        raise ClusterError(f"{kind} is not written here; what is: {', '.join(ALL_PLURALS)}")
-    whole = f"/apis/{GROUP}/v1/{ALL_PLURALS[kind]}"
+    if kind not in _KINDS:
+        raise ClusterError(f"{kind} is not written here; what is: {', '.join(_KINDS)}")
+    whole = f"/apis/{ADMISSION}/v1/{_KINDS[kind]}"
     return f"{whole}/{quote(name, safe='')}" if name else whole
 
 
@@ -163,7 +155,7 @@ def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterEr
     """The error with a message about what was tried. An ApiError stays an ApiError with its status."""
     if not isinstance(error, ApiError):
         return ClusterError(f"{what}: {error}")
-    reason = error.lacking(f"a ClusterRole must allow its account to {verbs} {ALL_PLURALS[kind]} in {GROUP}")
+    reason = error.lacking(f"a ClusterRole must allow its account to {verbs} {_KINDS[kind]} in {ADMISSION}")
     return ApiError(f"{what}: {reason}", error.status, error.retry_after)
 
 
@@ -201,7 +193,7 @@ class Webhooks(Followers):
         self.changed = asyncio.Event()
         self._name = name
         self._noticed = noticed
-        plurals = ALL_PLURALS if policies else PLURALS
+        plurals = _KINDS if policies else CONFIGURATIONS
         self._latest = {kind: _Latest(kind, self._notice) for kind in plurals}
         selector = (("fieldSelector", f"metadata.name={name}"),)
         self._reflectors = [
@@ -227,7 +219,7 @@ class Webhooks(Followers):
         return [
             reason
             for one in self._reflectors
-            for reason in one.unsynced(f"{right} {one.resource.name} named {self._name} in {GROUP}")
+            for reason in one.unsynced(f"{right} {one.resource.name} named {self._name} in {ADMISSION}")
         ]
 
     def _notice(self) -> None:

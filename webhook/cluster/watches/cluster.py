@@ -230,9 +230,14 @@ class Followed(NamedTuple):
 
 @asynccontextmanager
 async def follow(
-    facts: ClusterFacts, *, maps_in: str = "", natives: bool = False, release: Release | None = None
+    facts: ClusterFacts,
+    *,
+    maps_in: str = "",
+    natives: bool = False,
+    release: Release | None = None,
+    seconds: float = FIRST_SYNC,
 ) -> AsyncIterator[Followed]:
-    """Follow a cluster, whose connection is closed at the end, and wait a while for the first lists.
+    """Follow a cluster, and wait some seconds for the first lists.
 
     maps_in: the Namespace whose ConfigMaps may contain policies; empty for none. natives: whether to follow native
     policies. release: the one that the settings name, whatever the API server's is.
@@ -249,7 +254,7 @@ async def follow(
         for source in running:
             await source.start()
         try:
-            async with asyncio.timeout(FIRST_SYNC):
+            async with asyncio.timeout(seconds):
                 while followed.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
                     await asyncio.sleep(0.02)
         except TimeoutError:
@@ -259,4 +264,3 @@ async def follow(
     finally:
         for source in running:
             await source.stop()
-        await api.close()

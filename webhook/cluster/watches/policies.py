@@ -18,6 +18,8 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
+from webhook.registration.configurations import API_VERSION
+from webhook.registration.rights import ADMISSION, POLICIES
 
 if TYPE_CHECKING:
     from webhook.cluster.api.client import Connection
@@ -26,10 +28,7 @@ if TYPE_CHECKING:
 DERIVE = "cks-admission.dev/derive"
 """The label or annotation with which a policy requests this; its value must be `true`."""
 
-_VERSION = "admissionregistration.k8s.io/v1"
-_POLICIES, _BINDINGS = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
-
-_HEAD = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy"}
+_HEAD = {"apiVersion": API_VERSION, "kind": "ValidatingAdmissionPolicy"}
 
 Json = dict[str, Any]
 
@@ -43,8 +42,8 @@ class NativePolicies(Followers):
         self._policies = Cache[WholeObject, str, Json](name_of, lambda item: asking(item.content), self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, lambda item: item.content, self.changed.set)
         self._reflectors = [
-            Reflector(api, FollowedResource(plural, whole, cached=True), f"/apis/{_VERSION}/{plural}", cache, clock)
-            for plural, cache in ((_POLICIES, self._policies), (_BINDINGS, self._bindings))
+            Reflector(api, FollowedResource(plural, whole, cached=True), f"/apis/{API_VERSION}/{plural}", cache, clock)
+            for plural, cache in zip(POLICIES.values(), (self._policies, self._bindings), strict=True)
         ]
         self._events = Events(api, clock)
         self._reported: Mapping[str, str] = {}
@@ -61,7 +60,7 @@ class NativePolicies(Followers):
         self._reported = refused
         for name, reason in new.items():
             metadata = self._policies.by_key.get(name, {}).get("metadata", {})
-            about = Subject(_VERSION, "ValidatingAdmissionPolicy", "", name, metadata.get("uid", ""))
+            about = Subject(API_VERSION, "ValidatingAdmissionPolicy", "", name, metadata.get("uid", ""))
             said = f"It is enforced for what it matches, but there are no rules for pod templates: {reason}"
             await self._events.tell(about, "PoliciesRefused", said, occasion=reason)
 
@@ -69,7 +68,7 @@ class NativePolicies(Followers):
         """What is not known yet, with reasons and remedies. A cluster without the kind has no policies."""
         right = (
             "a ClusterRole must allow the service's account to list and watch "
-            f"{_POLICIES} and {_BINDINGS} in admissionregistration.k8s.io, or set policies.native to false"
+            f"{' and '.join(POLICIES.values())} in {ADMISSION}, or set policies.native to false"
         )
         return [reason for reflector in self.reflectors() for reason in reflector.unsynced(right)]
 

@@ -6,9 +6,12 @@ import pytest
 from support.api.fakeapi import FakeApi
 
 from policies.labelwriters import LabelWriter
+from webhook.cluster.api.call import DEFINITIONS
 from webhook.cluster.api.client import Connection
-from webhook.cluster.inspection.labelwriters import BINDINGS, DEFINITIONS, POLICIES, read
+from webhook.cluster.inspection.examination import label_writers
 from webhook.configuration.settings import Settings
+
+POLICIES, BINDINGS = "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
@@ -30,7 +33,7 @@ async def test_what_can_write_labels(server: FakeApi, api: Connection, version: 
         server.put(DEFINITIONS, {"metadata": {"name": name}, "spec": {"versions": versions, "conversion": conversion}})
     settings = Settings.model_validate({"labels": {"trusted": ["MutatingAdmissionPolicy/cks-*"]}})
 
-    assert await read(api, settings) == [
+    assert await label_writers(api, settings) == [
         LabelWriter(
             "MutatingAdmissionPolicy", "bad", "reserved", "its expressions name reserved labels: coreweave.cloud/x"
         ),

@@ -20,13 +20,13 @@ from webhook.configuration.settings import Settings, SettingsError, TracingSetti
 from webhook.decisions.log import DecisionLog, output, writer
 from webhook.http.app import Service
 from webhook.metrics import Metrics
-from webhook.sources.rulekeeper import RuleKeeper
+from webhook.sources.policykeeper import CurrentRelease, InCluster, PolicyKeeper, shadow_keeper, shadowed
+from webhook.sources.policyset import ConfigMaps, Directories, Source
 
 if TYPE_CHECKING:
     from webhook.cluster.watches.cluster import Followed
     from webhook.decisions.refusals import Refusals
     from webhook.decisions.shadow import Shadow
-    from webhook.sources.policykeeper import PolicyKeeper
 
 
 def stop_signal() -> asyncio.Future[signal.Signals]:
@@ -103,7 +103,7 @@ async def keeper(
     *,
     parameters: bool = True,
     reports: bool = True,
-) -> RuleKeeper | PolicyKeeper:
+) -> PolicyKeeper:
     """The keeper of the rules, with the current policies of the sources. Raises SettingsError.
 
     parameters: whether those of policies are read. reports: whether this process
@@ -111,11 +111,6 @@ async def keeper(
     """
     settings, catalog = loaded
     directories = settings.policies.directories
-    if not rules.uses_policies(settings):
-        return RuleKeeper(loaded)
-    from webhook.sources.policykeeper import InCluster, PolicyKeeper  # noqa: PLC0415 - nothing else needs the CEL engine
-    from webhook.sources.policyset import ConfigMaps, Directories, Source  # noqa: PLC0415 - as above
-
     sources: list[Source] = [Directories(directories)] if directories else []
     inside = None
     if cluster is not None:
@@ -158,8 +153,6 @@ class Followers:
         """Take over a configuration that the rules in force have taken over. Raises nothing."""
         if self.keeper is None:
             return
-        from webhook.sources.policykeeper import shadowed  # noqa: PLC0415 - for the shadow only
-
         try:
             await self.keeper.reconfigure(loaded._replace(settings=shadowed(loaded.settings)))
         except Exception:  # noqa: BLE001 - shadow policies must not keep a configuration out
@@ -226,7 +219,6 @@ async def _begin_shadow(
     log: DecisionLog | None,
 ) -> None:
     from webhook.decisions.shadow import Shadow  # noqa: PLC0415 - nothing else needs it
-    from webhook.sources.policykeeper import CurrentRelease, InCluster, shadow_keeper  # noqa: PLC0415 - as above
 
     inside = None
     if cluster is not None:

@@ -30,7 +30,6 @@ from webhook.http import health
 from webhook.http.health import Readiness
 from webhook.metrics import Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
-from webhook.sources.rulekeeper import RuleKeeper
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class _Parts(NamedTuple):
     replica: Replica
     pods: ReplicaPods
     certificates: Renewed
-    keeper: RuleKeeper | PolicyKeeper
+    keeper: PolicyKeeper
 
     @property
     def settings(self) -> Settings:
@@ -159,8 +158,7 @@ def _readiness(parts: _Parts, registrar: Registrar) -> Readiness:
     readiness.add_note("certificate", parts.certificates.unready)
     readiness.add_note("manage", parts.replica.problems)
     readiness.add_note("registration", registrar.problems)
-    if not isinstance(policies := parts.keeper, RuleKeeper):
-        readiness.add_note("policies", policies.unused)
+    readiness.add_note("policies", parts.keeper.unused)
     return readiness
 
 
@@ -172,8 +170,7 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     run(stack, "replicas", parts.pods.run())
     run(stack, "upkeep", upkeep.run())
     run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, look))
-    if not isinstance(parts.keeper, RuleKeeper):
-        run(stack, "policies", parts.keeper.run(look))
+    run(stack, "policies", parts.keeper.run(look))
     if parts.settings.registration.writes:
         run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
     facts, leadership = parts.cluster.facts, parts.replica.leadership

@@ -29,7 +29,6 @@ from webhook.http import health
 from webhook.http.app import Service
 from webhook.http.decision import Served, ServingState
 from webhook.metrics import Metrics
-from webhook.sources.rulekeeper import RuleKeeper
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class _Parts(NamedTuple):
     taking_part: AsyncExitStack
     replica: Replica | None
     certificates: Certificates
-    keeper: RuleKeeper | PolicyKeeper
+    keeper: PolicyKeeper
     webhooks: Webhooks | None = None
     placement: Follower | None = None
     lookout: PlacerLookout | None = None
@@ -200,8 +199,7 @@ def _run_all(
     run(stack, "lag", measure_lag(parts.measures))
     run(stack, "upkeep", upkeep.run())
     run(stack, "configuration", parts.configuration.run(prepare, swap))
-    if not isinstance(parts.keeper, RuleKeeper):
-        run(stack, "policies", parts.keeper.run(swap))
+    run(stack, "policies", parts.keeper.run(swap))
     if registrar is not None:
         run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
     _look_around(parts, service)
@@ -230,7 +228,7 @@ def _slow(parts: _Parts) -> SlowPolicies:
     tasks: set[asyncio.Task[None]] = set()
 
     def tell(policy: str) -> None:
-        if isinstance(parts.keeper, RuleKeeper) or parts.cluster is None or parts.cluster.maps is None:
+        if parts.cluster is None or parts.cluster.maps is None:
             return
         text = f"Policy {policy} was over the time of a review several times within a minute."
         task = asyncio.create_task(parts.cluster.maps.warn(parts.keeper.file_of(policy), "PolicySlow", text))
@@ -286,9 +284,8 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
     if parts.webhooks is not None:
         recognition = Recognition(parts.webhooks, lambda: state.served.routes, lambda: state.was_ready)
         state.add_gate("registration", recognition.unready)
-    if not isinstance(policies := parts.keeper, RuleKeeper):
-        state.add_gate("policies", lambda: () if policies.complete else ["those of the cluster are not loaded yet"])
-        state.add_note("policies", policies.unused)
+    state.add_gate("policies", lambda: () if parts.keeper.complete else ["those of the cluster are not loaded yet"])
+    state.add_note("policies", parts.keeper.unused)
     return state
 
 

@@ -186,8 +186,6 @@ def _in_force(start: Settings, newest: Settings) -> Settings:
     kept["registration"] = start.registration.model_copy(update=timeouts)
     fixed = {name: getattr(start.topology, name) for name in _PLACER}
     kept["topology"] = newest.topology.model_copy(update=fixed)
-    if not rules.uses_policies(start):
-        kept["packs"] = start.packs  # nothing is there that could compile them
     if start.cluster.kubeconfig or start.cluster.in_cluster:
         # If a rule was off at the start, the objects that it needs from the cluster are not followed.
         if not rules.follows_topologies(start):

@@ -146,7 +146,8 @@ class PolicyKeeper:
 
     def _check_names(self, settings: Settings, policies: PolicyRules) -> None:
         """Raises SettingsError for unknown names in exceptions if no source can bring them later."""
-        if not self._sources and self._cluster is None and (unknown := rules.unknown_names(settings, policies)):
+        is_final = not self._sources and (self._cluster is None or self._cluster.natives is None)
+        if is_final and (unknown := rules.unknown_names(settings, policies)):
             raise SettingsError("\n".join(unknown))
 
     async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:

@@ -20,7 +20,9 @@ from webhook.configuration.configuration import (
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 from webhook.metrics import Metrics
-from webhook.sources.rulekeeper import RuleKeeper
+from webhook.sources.policykeeper import PolicyKeeper
+
+pytestmark = pytest.mark.usefixtures("no_packs")
 
 _HALLS = '{"name": "halls", "levels": ["example.org/hall", "kubernetes.io/hostname"]}'
 
@@ -33,7 +35,8 @@ class _Files:
         self.write(**settings)
         self.metrics = Metrics()
         self.configuration = Configuration(self.read, self.file, self.metrics)
-        self.keeper = RuleKeeper(self.configuration.current)
+        chosen, catalog = self.configuration.current
+        self.keeper = PolicyKeeper(chosen, [], self.metrics, catalog)
         self.swapped: list[LoadedConfiguration] = []
 
     def write(self, **settings: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from cryptography import x509
 from cryptography.x509 import Certificate
-from msgspec import Struct
 
 from certs.authority import Authority, Leaf
 from certs.errors import CertificateError, ForeignFileError, PemError
@@ -146,33 +146,6 @@ class StoredAuthority:
 SETTLED_SECONDS = 10.0
 
 
-class Trust(Struct, frozen=True):
-    """Since when CAs have been in the webhook configurations, by a monotonic clock. Pure.
-
-    since: infinity for CAs that are not in them. Minus infinity for the first CA that was checked, because it has been
-    there for long if it is there when the process starts. A later one may have been added a moment before this process
-    noticed it, because events of different watches do not arrive in order.
-    """
-
-    since: Mapping[x509.Certificate, float] = {}
-    now: float = float("-inf")
-
-    def observed(self, authority: x509.Certificate, watch: WatchState, now: float) -> Trust:
-        """The state after a check for one CA."""
-        if not watch.synced:
-            return Trust(self.since, now)  # it may have been there for a long time
-        if is_registered(authority, watch):
-            unknown = now if self.since else float("-inf")
-            since = min(self.since.get(authority, unknown), now)
-        else:
-            since = float("inf")
-        return Trust({**self.since, authority: since}, now)
-
-    def settled(self, authority: x509.Certificate) -> bool:
-        """Whether API servers know this CA, as of the last check."""
-        return self.now - self.since.get(authority, float("inf")) >= SETTLED_SECONDS
-
-
 def is_registered(authority: x509.Certificate, watch: WatchState) -> bool:
     """Whether every entry of the service has the CA in its caBundle.
 
@@ -195,17 +168,24 @@ def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
 
 
 class TrustWatch:
-    """Checks whether API servers know a CA, by the present and past webhook configurations in the watch."""
+    """Whether API servers know a CA: whether it has been in the webhook configurations for long enough.
+
+    The first CA that is checked has been, if it is there when the process starts. A later one may have been added a
+    moment before this process noticed it, because events of different watches do not arrive in order.
+    """
 
     def __init__(self, webhooks: Webhooks, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._webhooks = webhooks
         self._monotonic = monotonic
-        self._trust = Trust()
+        self._since: dict[x509.Certificate, float] = {}  # infinity for those that are not there
 
     def __call__(self, authority: x509.Certificate) -> bool:
         """Whether API servers know this CA."""
-        self._trust = self._trust.observed(authority, self._webhooks.state, self._monotonic())
-        return self._trust.settled(authority)
+        watch, now = self._webhooks.state, self._monotonic()
+        since = self._since.get(authority, now if self._since else -math.inf)
+        if watch.synced:  # before, it may have been there for a long time
+            self._since[authority] = min(since, now) if is_registered(authority, watch) else math.inf
+        return now - self._since.get(authority, math.inf) >= SETTLED_SECONDS
 
 
 def _bundle(encoded: str) -> Bundle:

@@ -26,14 +26,6 @@ class Announcement(Struct, frozen=True):
     paths: frozenset[str] | None
 
 
-class Withheld(Struct, frozen=True):
-    """An entry that is not registered for now, and the names of the replicas that it waits for."""
-
-    entry: str
-    path: str
-    replicas: tuple[str, ...]
-
-
 def path_of(entry: JsonObject) -> str:
     """The path that the API server calls for an entry, without that of a base URL."""
     client: Any = entry["clientConfig"]
@@ -52,8 +44,8 @@ def closed_paths(configurations: Iterable[JsonObject]) -> list[str]:
 
 def announced(
     desired: Mapping[str, JsonObject], observed: Mapping[str, JsonObject], replicas: Sequence[Announcement]
-) -> tuple[dict[str, JsonObject], list[Withheld]]:
-    """The desired configurations without what replicas do not know yet, and what was left out.
+) -> tuple[dict[str, JsonObject], list[str]]:
+    """The desired configurations without what replicas do not know yet, and a text for each entry that is left out.
 
     desired, observed: by kind. An entry that fails closed is left out while any replica is known not to answer its
     path, ready or not, because it will be ready soon or still has connections. The other parts of its group are left
@@ -69,7 +61,10 @@ def announced(
             path = path_of(entry)
             if names := _obstacles(path, replicas, registered=(kind, path) in present):
                 obstacles[path] = names
-                withheld.append(Withheld(entry["name"], path, tuple(names)))
+                withheld.append(
+                    f"{entry['name']} fails closed at {path}, and is not registered before all replicas answer there: "
+                    f"{', '.join(names)}"
+                )
         webhooks = [entry for entry in configuration["webhooks"] if path_of(entry) not in obstacles]
         if webhooks:
             remaining[kind] = {**configuration, "webhooks": webhooks}

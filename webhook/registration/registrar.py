@@ -224,11 +224,7 @@ class Registrar:
             return self._unknown()  # what is registered already must not be taken for new
         if inputs.replicas is not None and registration.apply:
             remaining, withheld = announced(configurations, self._webhooks.state.current, inputs.replicas)
-            self._withhold(
-                f"{entry.entry} fails closed at {entry.path}, and is not registered before all replicas answer there: "
-                f"{', '.join(entry.replicas)}"
-                for entry in withheld
-            )
+            self._withhold(withheld)
             configurations = remaining
         else:
             self._withhold([])

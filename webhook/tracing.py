@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, time_ns
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
@@ -112,15 +112,3 @@ class Trace:
     def nanoseconds(self, moment: float) -> int:
         """The Unix time of a moment of the performance counter."""
         return self._epoch + int(moment * _NANO)
-
-
-class Tracing(Protocol):
-    """Decides which reviews are traced, and takes their traces."""
-
-    def begin(self, headers: Mapping[str, str]) -> Trace | None:
-        """The trace of a call with these headers; None if it is not traced."""
-        ...
-
-    def end(self, trace: Trace, path: str, status: int) -> None:
-        """End a trace with an HTTP status. path: at which it was asked; empty if that is not served."""
-        ...

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import parse_qsl
 
 import structlog
@@ -25,8 +25,11 @@ from webhook.http.decision import Answered, Follower, Judge, ServingState
 from webhook.http.review import ReviewError, UnknownGroupError
 from webhook.logs import Seldom
 from webhook.metrics import Metrics
-from webhook.tracing import Trace, Tracing
+from webhook.tracing import Trace
 from webhook.version import VERSION
+
+if TYPE_CHECKING:
+    from webhook.opentelemetry import Tracer
 
 Shortage = Literal["bytes", "places", "time"]
 # Nearly every review is smaller. An eighth of the room is kept for such bodies, while large ones are being answered.
@@ -142,7 +145,7 @@ class Service:
         self.metrics = measures
         self.listen = listen
         self.followers: tuple[Follower, ...] = ()
-        self.tracing: Tracing | None = None
+        self.tracing: Tracer | None = None
         self.room = Room(listen.max_bytes_in_flight, listen.max_in_flight)
         self.log = structlog.get_logger().bind()  # a logger, not a proxy that looks one up at each call
         self.seldom = Seldom(self.log)

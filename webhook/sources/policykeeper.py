@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import structlog
-from prometheus_client import Counter
 
 from policies.admissionpolicy.evaluation.compilation import Compiler
 from policies.admissionpolicy.evaluation.parameters import ParametersKey, parameter_keys
@@ -27,37 +26,19 @@ from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.measures import ShadowMetrics
+from webhook.metrics import Metrics
 from webhook.sources import policyset
 from webhook.sources.policyset import Directories, Native, PolicySet, Source
 from webhook.sources.reading import Content, Readings
 
 if TYPE_CHECKING:
+    from webhook.cluster.watches.cluster import ServedRelease
     from webhook.cluster.watches.parameters import ClusterParameters
     from webhook.cluster.watches.policies import NativePolicies
 
 T = TypeVar("T")
 Changes = Callable[[], AsyncIterator[None]]
 """Yields whenever something may have changed."""
-
-
-class FollowedRelease(Protocol):
-    """The release by whose rules a cluster's API server judges policies."""
-
-    @property
-    def current(self) -> Release:
-        """The release now."""
-
-    def changes(self) -> AsyncIterator[None]:
-        """Yields after each change of the release."""
-
-
-class Reloads(Protocol):
-    """Counts what becomes of policies. expression_faults: see `webhook.metrics`."""
-
-    expression_faults: Counter
-
-    def policies_loaded(self, kinds: Iterable[str], *, refused: bool) -> None:
-        """Count one reload. kinds: the kind of each loaded policy."""
 
 
 class InCluster(NamedTuple):
@@ -67,7 +48,7 @@ class InCluster(NamedTuple):
     the owners of its policies what is wrong with them.
     """
 
-    release: FollowedRelease
+    release: ServedRelease | CurrentRelease
     parameters: ClusterParameters | None
     natives: NativePolicies | None
     unsynced: Callable[[], list[str]]
@@ -85,7 +66,7 @@ class PolicyKeeper:
         self,
         settings: Settings,
         sources: Sequence[Source],
-        metrics: Reloads,
+        metrics: Metrics | ShadowMetrics,
         catalog: Catalog,
         cluster: InCluster | None = None,
         log: structlog.typing.FilteringBoundLogger | None = None,
@@ -373,7 +354,7 @@ async def _collected_later(making: Awaitable[T]) -> T:
 class CurrentRelease:
     """A release whose changes another set of policies follows; here it is looked at whenever files are."""
 
-    def __init__(self, followed: FollowedRelease) -> None:
+    def __init__(self, followed: ServedRelease) -> None:
         self._followed = followed
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientTimeout
@@ -17,7 +17,13 @@ from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.api.objects import Metadata
 
 if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
+    import kubernetes.aio.client
+
+    from webhook.cluster.api import client
+
+# By name, because the client's 16 MB are paid by whoever connects.
+ApiClient: TypeAlias = "kubernetes.aio.client.ApiClient"
+Connection: TypeAlias = "client.Connection"
 
 
 class _ListMetadata(Metadata, rename="camel"):
@@ -158,9 +164,9 @@ def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiE
 
 
 async def _send(api: ApiClient, call: Call) -> ClientResponse:
-    client: Any = api  # these parts of the client have no type annotations
+    untyped: Any = api  # these parts of the client have no type annotations
     try:
-        method, url, headers, body, form = await client.param_serialize(
+        method, url, headers, body, form = await untyped.param_serialize(
             call.method,
             call.path,
             query_params=list(call.query),
@@ -171,10 +177,10 @@ async def _send(api: ApiClient, call: Call) -> ClientResponse:
     except Exception as error:
         # Tokens are read again from time to time, from a file that may be gone or by a program that may fail.
         raise ClusterError(
-            f"no credentials for {call.method} {call.path} at {client.configuration.host}: {error}"
+            f"no credentials for {call.method} {call.path} at {untyped.configuration.host}: {error}"
         ) from error
     timeout = ClientTimeout(total=call.seconds, sock_connect=CONNECT_SECONDS, sock_read=call.silence)
-    answer = await client.call_api(method, url, headers, body, form, _request_timeout=timeout)
+    answer = await untyped.call_api(method, url, headers, body, form, _request_timeout=timeout)
     response: ClientResponse = answer.response
     return response
 

@@ -6,7 +6,7 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#unaggregated-discov
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import structlog
@@ -14,13 +14,9 @@ from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.parameters import KindScope
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping, mappings
-from webhook.cluster.api.call import Call, decoded, one
+from webhook.cluster.api.call import ApiClient, Call, decoded, one
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
@@ -14,12 +14,9 @@ from msgspec import Struct
 
 from policies.engine.violation import BLANKS, printable, shortened
 from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import ApiClient, Call, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 CLUSTER_NAMESPACE = "default"
 """The namespace of Events about objects without one."""

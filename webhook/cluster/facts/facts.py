@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from policies.kubernetes.name import is_dns_label
 from policies.topology.topology import Topology
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import JobKey, SupportKey
-from webhook.cluster.api.call import UNREADABLE, Call, fetch
+from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import (
@@ -39,12 +39,6 @@ from webhook.cluster.facts.workloads import WORKLOADS, GroupKind, search
 from webhook.cluster.watches.optional import VERSIONS, Devices, NodePools, Topologies
 from webhook.cluster.watches.parameters import ClusterParameters
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
-    from webhook.cluster.api.client import Connection
-
 
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # kube-apiserver keeps allowed answers of a webhook for 5 minutes and others for 30 s, but those of RBAC not at all. So

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import msgspec
 import structlog
@@ -21,15 +21,11 @@ from policies.topology.objects import KUEUE
 from policies.topology.way import FlavorsKey
 from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
 from policies.vocabulary import HOSTNAME
-from webhook.cluster.api.call import UNREADABLE, Call, fetch, listed, merge, named, send
+from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, fetch, listed, merge, named, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import path as registered_at
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
 
 SECONDS = 60.0
 """The time between questions: gates change when an API server starts again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -17,13 +17,9 @@ from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.membership import membership
-from webhook.cluster.api.call import UNREADABLE, Page, named, pages
+from webhook.cluster.api.call import UNREADABLE, ApiClient, Page, named, pages
 from webhook.cluster.api.discovery import ServedResource, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
 
 GroupKind = tuple[str, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from webhook.audit.audit import Audit, Judged
 from webhook.audit.finding import WHOLE, Part, UnknownKindError
 from webhook.audit.owners import Owners
 from webhook.audit.rules import creation
+from webhook.cluster.api.call import Connection
 from webhook.cluster.api.discovery import ServedResource, served
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.inspection.listing import Form, Lister, served_policies
@@ -32,10 +33,6 @@ from webhook.registration.rights import ADMISSION
 from webhook.sources import policyset
 from webhook.sources.policyfiles import PolicyFiles
 from webhook.sources.policyset import Directories
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-
 
 # Two names of the same objects; the first is the one that is listed.
 _TWICE: Final = {("events.k8s.io", "events"): ("", "events")}

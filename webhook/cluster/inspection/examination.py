@@ -8,7 +8,7 @@ import binascii
 from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from policies import rbac
@@ -18,7 +18,7 @@ from policies.kubernetes.name import matches_glob
 from policies.labelwriters import LabelWriter, of_definition, of_policy
 from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine, machines
-from webhook.cluster.api.call import DEFINITIONS, Call, listed, named, one, send, several
+from webhook.cluster.api.call import DEFINITIONS, ApiClient, Call, listed, named, one, send, several
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import inventory
@@ -47,9 +47,6 @@ from webhook.doctor.observation import (
 )
 from webhook.registration import outage
 from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES, Right
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import groupby, product
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,15 +16,12 @@ from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.objects import GROUPS, KINDS, TopologyError
 from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Topology
-from webhook.cluster.api.call import UNREADABLE, pages
+from webhook.cluster.api.call import UNREADABLE, ApiClient, pages
 from webhook.cluster.api.discovery import places
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.placer.objects import MENTION
 from webhook.cluster.watches.optional import VERSIONS
 from webhook.doctor.observation import TopologyObjects
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 T = TypeVar("T")
 

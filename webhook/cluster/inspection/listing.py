@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from policies.engine.request import JsonObject, mapping
-from webhook.cluster.api.call import Call, Page, decoded, fetch, page_of
+from webhook.cluster.api.call import ApiClient, Call, Page, decoded, fetch, page_of
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, UnreachableError
 from webhook.cluster.facts.workloads import ACCEPT
 from webhook.registration.rights import ADMISSION
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 PAGE_SIZE: Final = 200
 """Objects per request. A page of Nodes with their images has some 5 MB."""

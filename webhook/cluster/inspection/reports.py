@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -31,15 +31,12 @@ from webhook.audit.reports import (
     notice,
     report,
 )
-from webhook.cluster.api.call import ANSWER_SECONDS, Call, merge, send
+from webhook.cluster.api.call import ANSWER_SECONDS, ApiClient, Call, merge, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import RIGHT, Events, Subject
 from webhook.cluster.inspection.listing import Lister
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 
 class Place(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 import structlog
@@ -14,6 +14,7 @@ from policies.topology.placer.placer import Placer
 from policies.topology.placer.state import Options
 from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
+from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, name_of, whole
@@ -21,10 +22,6 @@ from webhook.cluster.placer.objects import MENTION, NODES, PODS, WatchedNode, Wa
 from webhook.cluster.watches.cluster import STALE_SECONDS
 from webhook.cluster.watches.optional import FollowedGroup
 from webhook.cluster.watches.reflector import Change, Followers, Reflector, cancelled, started
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Hashable)

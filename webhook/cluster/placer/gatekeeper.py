@@ -12,7 +12,7 @@ import gc
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -24,19 +24,13 @@ from policies.topology.annotation import GATE
 from policies.topology.placer.opening import Opening
 from policies.topology.placer.placer import Look, Notice, Placed, Waiting
 from policies.topology.placer.placer import Subject as About
-from webhook.cluster.api.call import UNREADABLE, Call, fetch, named
+from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch, named
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.watches.reflector import cancelled
 from webhook.measures import Placing
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
-    from webhook.cluster.api.client import Connection
-
 
 GRACE_SECONDS: Final = 5.0
 """A gang that waits for so long is told of; before, its Pods are just being created."""

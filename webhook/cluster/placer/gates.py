@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 import msgspec
 
 from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import seconds
-from webhook.cluster.api.call import Call, fetch, one, pages
+from webhook.cluster.api.call import ApiClient, Call, fetch, one, pages
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
 
 LOOK_SECONDS: Final = 30.0
 STALE_SECONDS: Final = 45.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, get_args
+from typing import Final, NamedTuple, NoReturn, get_args
 from urllib.parse import quote
 
 import structlog
@@ -20,7 +20,7 @@ from policies.topology.annotation import PLACEMENT
 from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
 from policies.topology.rule import RULE as TOPOLOGY
 from policies.topology.topology import Topology
-from webhook.cluster.api.call import Call, decoded, fetch, one, pages
+from webhook.cluster.api.call import Call, Connection, decoded, fetch, one, pages
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import Events, Subject
@@ -32,10 +32,6 @@ from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, start
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-
 
 SECONDS: Final = 60.0
 FIRST_SECONDS: Final = 5.0

@@ -11,19 +11,16 @@ import asyncio
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 from urllib.parse import quote
 
 import msgspec
 import structlog
 
-from webhook.cluster.api.call import Call, send
+from webhook.cluster.api.call import ApiClient, Call, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.watches.reflector import cancelled
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 from urllib.parse import quote
 
 import msgspec
@@ -19,15 +19,13 @@ from cryptography.x509 import Certificate, load_der_x509_certificate
 from msgspec import Struct
 from yarl import URL
 
+from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError, UnreachableError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.http.health import PATHS
 from webhook.registration.announcement import Announcement
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
 
 # The names of the ports in the Pods' spec.
 WEBHOOK, HEALTH = "webhook", "health"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from policies.labelpolicy import PROBE, REFUSAL
-from webhook.cluster.api.call import Call, fetch, merge, one, send
+from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, merge, one, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
@@ -21,12 +21,6 @@ from webhook.registration.announcement import closed_paths
 from webhook.registration.configurations import API_VERSION, UNREGISTER
 from webhook.registration.drift import MANAGER, is_unregistered
 from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
-    from webhook.cluster.api.client import Connection
-
 
 _KINDS = {**CONFIGURATIONS, **POLICIES}
 _CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import structlog
 
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
-from webhook.cluster.api.call import Call, send
+from webhook.cluster.api.call import ApiClient, Call, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.watches.policies import NativePolicies, PolicyMaps
 from webhook.cluster.watches.reflector import Reflector, cancelled
-
-if TYPE_CHECKING:
-    from kubernetes.aio.client import ApiClient
-
 
 VERSION_SECONDS = 10.0
 """The time between questions for the version of the API server."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import structlog
 
@@ -12,6 +12,7 @@ from policies.engine.request import JsonObject
 from policies.selectors import pool
 from policies.topology.objects import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
+from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedResource, places
 from webhook.cluster.api.objects import (
@@ -30,9 +31,6 @@ from webhook.cluster.api.objects import (
     whole,
 )
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
 
 
 class _Watch(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import msgspec
 import structlog
@@ -22,14 +22,11 @@ from policies.admissionpolicy.evaluation.parameters import (
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, common
+from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedResource, kinds
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, whole
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-
 
 # An object may have up to 1 MB, and of a page that is read here perhaps none is kept.
 _PAGE = 100

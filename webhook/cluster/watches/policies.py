@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 
 from policies.engine.violation import shortened
-from webhook.cluster.api.call import fetch, merge
+from webhook.cluster.api.call import Connection, fetch, merge
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
@@ -20,10 +20,6 @@ from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, Whole
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.registration.configurations import API_VERSION
 from webhook.registration.rights import ADMISSION, POLICIES
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-
 
 DERIVE = "cks-admission.dev/derive"
 """The label or annotation with which a policy requests this; its value must be `true`."""

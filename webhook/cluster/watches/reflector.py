@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 import structlog
 
-from webhook.cluster.api.call import EVENT, UNREADABLE, Call, Lines, opened, pages, refused
+from webhook.cluster.api.call import EVENT, UNREADABLE, Call, Connection, Lines, opened, pages, refused
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.objects import FollowedResource, Object
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-
 
 T = TypeVar("T")
 ObjectT = TypeVar("ObjectT", bound=Object)

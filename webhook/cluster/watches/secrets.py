@@ -6,20 +6,17 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
-from webhook.cluster.api.call import Call, fetch
+from webhook.cluster.api.call import Call, Connection, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
 
 # These labels help people find the service's objects. Labels that others set are kept.
 _LABELS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}

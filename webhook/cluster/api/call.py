@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import ClientError, ClientPayloadError, ClientResponse, ClientTimeout
@@ -74,6 +75,16 @@ class Lines:
 
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def resource_path(api_version: str, resource: str, namespace: str = "", name: str = "") -> str:
+    """The path of a list or of an object. namespace: empty for all, and for what is in none."""
+    root = "/apis" if "/" in api_version else "/api"
+    place = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    end = f"/{quote(name, safe='')}" if name else ""
+    return f"{root}/{quote(api_version)}{place}/{resource}{end}"
+
+
 CONNECT_SECONDS = 10.0
 # Enough for 500 large objects from a busy API server, whose own limit for a request is 60 s.
 ANSWER_SECONDS = 65.0

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.parameters import KindScope
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping, mappings
-from webhook.cluster.api.call import ApiClient, Call, decoded, one
+from webhook.cluster.api.call import ApiClient, Call, decoded, one, resource_path
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 
@@ -56,10 +56,7 @@ class ServedResource(Struct, frozen=True):
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """The path of a list or of an object. namespace: empty for all."""
-        root = "/apis" if self.resource.group else "/api"
-        place = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
-        end = f"/{quote(name, safe='')}" if name else ""
-        return f"{root}/{self.api_version}{place}/{self.resource.resource}{end}"
+        return resource_path(self.api_version, self.resource.resource, namespace if self.namespaced else "", name)
 
 
 async def versions(api: ApiClient, group: str) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC
 from typing import Literal
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from policies.engine.violation import BLANKS, printable, shortened
 from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
-from webhook.cluster.api.call import ApiClient, Call, fetch
+from webhook.cluster.api.call import ApiClient, Call, fetch, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 
@@ -104,7 +103,7 @@ class Events:
             "lastTimestamp": now,
             "count": 1,
         }
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
+        path = resource_path("v1", "events", namespace)
         try:
             await self._send(Call("POST", path, body=body, seconds=_SECONDS))
         except ApiError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -17,7 +16,7 @@ from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.membership import membership
-from webhook.cluster.api.call import UNREADABLE, ApiClient, Page, named, pages
+from webhook.cluster.api.call import UNREADABLE, ApiClient, Page, named, pages, resource_path
 from webhook.cluster.api.discovery import ServedResource, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 
@@ -189,8 +188,7 @@ def owner_reader(
         row = workloads.get(owner.group_kind)
         if row is None:
             return None
-        root = f"/apis/{quote(owner.api_version)}" if "/" in owner.api_version else f"/api/{quote(owner.api_version)}"
-        path = f"{root}/namespaces/{quote(namespace, safe='')}/{row.resource}"
+        path = resource_path(owner.api_version, row.resource, namespace)
         found = await named(api, path, owner.name, ACCEPT)
         return found if found and mapping(found, "metadata").get("uid") == owner.uid else None
 

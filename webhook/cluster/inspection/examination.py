@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote
 
 from policies import rbac
 from policies.admissionpolicy.documents.document import Document
@@ -18,7 +17,7 @@ from policies.kubernetes.name import matches_glob
 from policies.labelwriters import LabelWriter, of_definition, of_policy
 from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine, machines
-from webhook.cluster.api.call import DEFINITIONS, ApiClient, Call, listed, named, one, send, several
+from webhook.cluster.api.call import DEFINITIONS, ApiClient, Call, listed, named, one, resource_path, send, several
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import inventory
@@ -162,26 +161,25 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
     namespace, service, secret = settings.cluster.namespace, settings.registration.service, settings.tls.secret
     lease = settings.cluster.lease
 
-    def place(root: str, *more: str) -> str:
-        return "/".join((root, "namespaces", *(quote(step, safe="") for step in (namespace, *more))))
-
     def read(reading: Awaitable[Any], right: str) -> Awaitable[Any]:
         return tried(reading, f"{right} in namespace {namespace}")
 
-    core, leaf = "/api/v1", settings.manage.secret if settings.manage.apart else ""
-    the_service = await read(one(api, place(core, "services", service)), f"get services {service}")
+    leaf = settings.manage.secret if settings.manage.apart else ""
+    the_service = await read(one(api, resource_path("v1", "services", namespace, service)), f"get services {service}")
     own = (("labelSelector", processes.selector(the_service, settings)),)
     of_service = (("labelSelector", f"kubernetes.io/service-name={service}"),)
-    slices, deployments = place("/apis/discovery.k8s.io/v1", "endpointslices"), place("/apis/apps/v1", "deployments")
-    the_lease = place("/apis/coordination.k8s.io/v1", "leases", lease)
+    slices = resource_path("discovery.k8s.io/v1", "endpointslices", namespace)
+    deployments, pods = resource_path("apps/v1", "deployments", namespace), resource_path("v1", "pods", namespace)
+    secrets, maps = resource_path("v1", "secrets", namespace), resource_path("v1", "configmaps", namespace)
+    the_lease = resource_path("coordination.k8s.io/v1", "leases", namespace, lease)
     found = await _gathered(
         slices=read(several(api, slices, of_service), "list endpointslices"),
         deployments=read(several(api, deployments, own), "list deployments"),
-        pods=read(several(api, place(core, "pods"), own), "list pods"),
+        pods=read(several(api, pods, own), "list pods"),
         lease=read(one(api, the_lease), f"get leases {lease}"),
-        secret=read(_secret(api, place(core, "secrets"), secret), f"list secrets {secret}"),
-        leaf=read(_secret(api, place(core, "secrets"), leaf), f"list secrets {leaf}"),
-        maps=read(_maps(api, place(core, "configmaps"), settings), "list configmaps"),
+        secret=read(_secret(api, secrets, secret), f"list secrets {secret}"),
+        leaf=read(_secret(api, secrets, leaf), f"list secrets {leaf}"),
+        maps=read(_maps(api, maps, settings), "list configmaps"),
     )
     return NamespaceState(the_service, **found)
 
@@ -316,7 +314,7 @@ async def _answers(
 
 async def _probed(api: ApiClient, namespace: str) -> Probe:
     """The API server's answer to a dry run of an object with a reserved label. Raises ClusterError."""
-    where = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
+    where = resource_path("v1", "configmaps", namespace)
     try:
         await send(api, Call("POST", where, (("dryRun", "All"),), body=connection.probe_object(namespace)))
     except ApiError as error:

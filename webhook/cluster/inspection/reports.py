@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct, field, structs
@@ -31,7 +30,7 @@ from webhook.audit.reports import (
     notice,
     report,
 )
-from webhook.cluster.api.call import ANSWER_SECONDS, ApiClient, Call, merge, send
+from webhook.cluster.api.call import ANSWER_SECONDS, ApiClient, Call, merge, resource_path, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -48,7 +47,7 @@ class Place(NamedTuple):
     @property
     def path(self) -> str:
         """Its path at the API server."""
-        return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/configmaps/{quote(self.name, safe='')}"
+        return resource_path("v1", "configmaps", self.namespace, self.name)
 
     def __str__(self) -> str:
         return f"ConfigMap {self.namespace}/{self.name}"

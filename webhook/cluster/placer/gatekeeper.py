@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, NoReturn
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -24,7 +23,7 @@ from policies.topology.annotation import GATE
 from policies.topology.placer.opening import Opening
 from policies.topology.placer.placer import Look, Notice, Placed, Waiting
 from policies.topology.placer.placer import Subject as About
-from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch, named
+from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch, named, resource_path
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
@@ -133,7 +132,7 @@ class Herald:
 
     async def _failure(self, about: About) -> str:
         selector = f"involvedObject.uid={about.uid},reason=FailedCreate"
-        path = f"/api/v1/namespaces/{quote(about.namespace, safe='')}/events"
+        path = resource_path("v1", "events", about.namespace)
         call = Call("GET", path, (("fieldSelector", selector),), seconds=_EVENT_SECONDS)
         try:
             failures = _FAILURES.decode(await fetch(self._api, call)).items
@@ -370,4 +369,4 @@ class Gatekeeper:
 
 
 def _path(opening: Opening) -> str:
-    return f"/api/v1/namespaces/{quote(opening.namespace, safe='')}/pods/{quote(opening.name, safe='')}"
+    return resource_path("v1", "pods", opening.namespace, opening.name)

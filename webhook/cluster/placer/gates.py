@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, NoReturn
-from urllib.parse import quote
 
 import msgspec
 
 from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import seconds
-from webhook.cluster.api.call import ApiClient, Call, fetch, one, pages
+from webhook.cluster.api.call import ApiClient, Call, fetch, one, pages, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 
@@ -29,9 +28,7 @@ class PlacerLookout:
     def __init__(self, api: ApiClient, namespace: str, lease: str, clock: Clock | None = None) -> None:
         self._api = api
         self._name = f"{namespace}/{lease}"
-        self._path = (
-            f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases/{quote(lease, safe='')}"
-        )
+        self._path = resource_path("coordination.k8s.io/v1", "leases", namespace, lease)
         self._clock = clock or Clock()
         self._problem = ""
 
@@ -81,9 +78,8 @@ class GatedPod(NamedTuple):
 
 async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
     """The Pods behind our gate, of one Namespace or of all. Raises ClusterError."""
-    where = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods" if namespace else "/api/v1/pods"
     found = []
-    async for page in pages(api, where, (("fieldSelector", "spec.nodeName="),), 500):
+    async for page in pages(api, resource_path("v1", "pods", namespace), (("fieldSelector", "spec.nodeName="),), 500):
         for raw in page.items or ():
             if _GATE not in bytes(raw):
                 continue
@@ -111,7 +107,7 @@ async def release(api: ApiClient, pod: GatedPod) -> bool:
         {"op": "test", "path": f"{at}/name", "value": GATE},
         {"op": "remove", "path": at},
     ]
-    path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+    path = resource_path("v1", "pods", pod.namespace, pod.name)
     try:
         await fetch(api, Call("PATCH", path, content_type="application/json-patch+json", body=patch))
     except ApiError as error:

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn, get_args
-from urllib.parse import quote
 
 import structlog
 
@@ -20,7 +19,7 @@ from policies.topology.annotation import PLACEMENT
 from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
 from policies.topology.rule import RULE as TOPOLOGY
 from policies.topology.topology import Topology
-from webhook.cluster.api.call import Call, Connection, decoded, fetch, one, pages
+from webhook.cluster.api.call import Call, Connection, decoded, fetch, one, pages, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.events import Events, Subject
@@ -102,8 +101,7 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
 
     One that somebody else made is left as it is.
     """
-    path = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
-    own = f"{path}/{quote(name, safe='')}"
+    path, own = resource_path("v1", "configmaps", namespace), resource_path("v1", "configmaps", namespace, name)
     title = f"ConfigMap {namespace}/{name}"
     try:
         known = await one(api, own, _SECONDS)

@@ -12,12 +12,11 @@ from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from datetime import UTC
 from typing import Any, Literal, NamedTuple, NoReturn
-from urllib.parse import quote
 
 import msgspec
 import structlog
 
-from webhook.cluster.api.call import ApiClient, Call, send
+from webhook.cluster.api.call import ApiClient, Call, resource_path, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.watches.reflector import cancelled
@@ -69,8 +68,8 @@ class Leadership:
         self._clock = clock or Clock()
         self._durations = durations or Durations()
         self._began = began
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
-        self._path = f"{self._collection}/{quote(name, safe='')}"
+        self._collection = resource_path("coordination.k8s.io/v1", "leases", namespace)
+        self._path = resource_path("coordination.k8s.io/v1", "leases", namespace, name)
         self._problems: dict[Literal["reading", "writing"], str] = {}
         self._seen: Json | None = None  # the spec at the last change
         self._seen_at = 0.0

@@ -10,7 +10,6 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
-from urllib.parse import quote
 
 import msgspec
 import structlog
@@ -19,7 +18,7 @@ from cryptography.x509 import Certificate, load_der_x509_certificate
 from msgspec import Struct
 from yarl import URL
 
-from webhook.cluster.api.call import Connection
+from webhook.cluster.api.call import Connection, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError, UnreachableError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
@@ -98,7 +97,7 @@ class ReplicaPods(Followers):
         self._woken = asyncio.Event()
         self._pods = Cache[WholeObject, str, ReplicaPod](name_of, _pod, self._notice)
         resource = FollowedResource("pods of replicas", whole, query=(("labelSelector", selector),))
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        path = resource_path("v1", "pods", namespace)
         self._reflector = Reflector(api, resource, path, self._pods, clock or Clock())
         self._reflectors = (self._reflector,)
         self._namespace, self._selector, self._server_name = namespace, selector, server_name

@@ -6,13 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
 from policies.labelpolicy import PROBE, REFUSAL
-from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, merge, one, send
+from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, merge, one, resource_path, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
@@ -23,7 +22,6 @@ from webhook.registration.drift import MANAGER, is_unregistered
 from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES
 
 _KINDS = {**CONFIGURATIONS, **POLICIES}
-_CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 _MANAGER = (("fieldManager", MANAGER),)
 # The API server itself aborts a write after 34 s. It compiles all conditions of a configuration. If that takes long, a
 # shorter limit here would repeat the write forever.
@@ -63,7 +61,8 @@ async def replace(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
 async def owner_uid(api: ApiClient, name: str) -> str | None:
     """The uid of a ClusterRole; None if it does not exist. Raises ClusterError."""
     try:
-        found = await one(api, f"{_CLUSTER_ROLES}/{quote(name, safe='')}", _SECONDS)
+        path = resource_path("rbac.authorization.k8s.io/v1", "clusterroles", name=name)
+        found = await one(api, path, _SECONDS)
     except ApiError as error:
         reason = error.lacking("a ClusterRole must allow the service's account to get it")
         raise ClusterError(f"ClusterRole {name} could not be read: {reason}") from error
@@ -74,7 +73,7 @@ async def guarding(api: ApiClient, namespace: str) -> str:
     """The policy by which the API server refuses a reserved label, in a dry run; else empty. Raises ClusterError."""
     metadata = {"name": "probe", "labels": {PROBE: ""}}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-    target = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+    target = resource_path("coordination.k8s.io/v1", "leases", namespace)
     call = Call("POST", target, (("dryRun", "All"),), content_type="application/json", body=lease, seconds=_SECONDS)
     try:
         await fetch(api, call)
@@ -125,8 +124,7 @@ def path(kind: str, name: str = "") -> str:
     """The path of a configuration, or of all configurations of a kind. Raises ClusterError for other kinds."""
     if kind not in _KINDS:
         raise ClusterError(f"{kind} is not written here; what is: {', '.join(_KINDS)}")
-    whole = f"/apis/{ADMISSION}/v1/{_KINDS[kind]}"
-    return f"{whole}/{quote(name, safe='')}" if name else whole
+    return resource_path(API_VERSION, _KINDS[kind], name=name)
 
 
 async def _write(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 import structlog
 from msgspec import Struct
 
 from policies.engine.violation import shortened
-from webhook.cluster.api.call import Connection, fetch, merge
+from webhook.cluster.api.call import Connection, fetch, merge, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
@@ -112,7 +111,6 @@ class PolicyMaps(Followers):
         self.changed = asyncio.Event()
         self._api = api
         self._clock = clock or Clock()
-        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}"
         self.namespace = namespace
         self._known = Cache[ConfigMapObject, str, PolicyMap](name_of, _policy_map, self.changed.set)
         resource = FollowedResource(
@@ -121,7 +119,9 @@ class PolicyMaps(Followers):
             query=(("labelSelector", SELECTOR),),
             cached=True,
         )
-        self._reflector = Reflector(api, resource, f"{self._path}/configmaps", self._known, self._clock)
+        self._reflector = Reflector(
+            api, resource, resource_path("v1", "configmaps", namespace), self._known, self._clock
+        )
         self._reflectors = (self._reflector,)
         self._events = Events(api, self._clock)
 
@@ -145,7 +145,7 @@ class PolicyMaps(Followers):
         if known is None or known.refused == text:
             return
         try:
-            path = f"{self._path}/configmaps/{quote(name, safe='')}"
+            path = resource_path("v1", "configmaps", self.namespace, name)
             body = {"metadata": {"annotations": {REFUSED: text or None}}}
             await fetch(self._api, merge(path, body, _SECONDS, "cks-admission"))
         except ClusterError as error:

@@ -7,12 +7,11 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
-from webhook.cluster.api.call import Call, Connection, fetch
+from webhook.cluster.api.call import Call, Connection, fetch, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
@@ -44,7 +43,7 @@ class SecretStore:
         self.title = f"Secret {namespace}/{name}"
         self._api = api
         self._namespace, self._name = namespace, name
-        self._path = f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets"
+        self._path = resource_path("v1", "secrets", namespace)
         self._known = Cache[WholeObject, str, _Known](name_of, _known, self._noticed)
         self._clock = clock or Clock()
         self._listed = False
@@ -119,7 +118,7 @@ class SecretStore:
                 "metadata": {**metadata, "labels": labels},
                 "data": {**data, **_encoded(contents)},
             }
-            call = Call("PUT", f"{self._path}/{quote(self._name, safe='')}", body=made, seconds=_SECONDS)
+            call = Call("PUT", resource_path("v1", "secrets", self._namespace, self._name), body=made, seconds=_SECONDS)
         try:
             body = await fetch(self._api, call)
         except ApiError as error:

@@ -167,8 +167,7 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
         for name, text in policyfiles.texts(paths):
             with bounded(name):
                 results.append((name, text, format_file(name, text)))
-    for line in (line for *_, result in results for line in result.kept):
-        say(line, err=True)
+    say(*(line for *_, result in results for line in result.kept), err=True)
     if errors := [error for *_, result in results for error in result.errors]:
         raise InputError("\n".join(errors))
     yield from results

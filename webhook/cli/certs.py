@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from cryptography.x509 import Certificate
@@ -15,7 +17,7 @@ from certs.store import DirectoryStore, ensure
 from certs.verify import describe, verify
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
-from webhook.cli.output import say, write
+from webhook.cli.output import say, show
 from webhook.configuration.settings import Tls
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -29,7 +31,7 @@ def command() -> None:
 @command.command("show")
 @click.argument("files", nargs=-1, required=True, type=_file)
 @options.output
-def show(files: tuple[Path, ...], output: str) -> None:
+def show_command(files: tuple[Path, ...], output: str) -> None:
     """Describe the certificates in PEM files.
 
     \b
@@ -40,14 +42,15 @@ def show(files: tuple[Path, ...], output: str) -> None:
     certificates = [
         {"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)
     ]
-    if output != "text":
-        write(certificates, output)
-        return
+    show(output, _lines(certificates), certificates)
+
+
+def _lines(certificates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for number, entry in enumerate(certificates):
         if number:
-            say("")
+            yield ""
         for key, value in entry.items():
-            say(f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}")
+            yield f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}"
 
 
 @command.command("issue")
@@ -98,11 +101,8 @@ def check(cert: Path, ca: Path, names: tuple[str, ...], output: str) -> None:
     except CertificateError as error:
         raise InputError(f"{ca}: {error}") from None
     findings = verify(chain, bundle, names, datetime.now(UTC))
-    if output == "text":
-        for finding in findings:
-            say(f"{'ok  ' if finding.ok else 'BAD '} {finding.text}")
-    else:
-        write([{"ok": finding.ok, "text": finding.text} for finding in findings], output)
+    lines = (f"{'ok  ' if finding.ok else 'BAD '} {finding.text}" for finding in findings)
+    show(output, lines, [{"ok": finding.ok, "text": finding.text} for finding in findings])
     sys.exit(exits.OK if all(finding.ok for finding in findings) else exits.REFUSED)
 
 

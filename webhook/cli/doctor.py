@@ -16,7 +16,7 @@ from msgspec import structs
 
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, reading
-from webhook.cli.output import say, style, write
+from webhook.cli.output import show, style
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.observation import Diagnosis, Level, count
 
@@ -40,7 +40,7 @@ _MARKS: dict[Level, tuple[str, str]] = {
     metavar="FILE",
     help="Kubeconfig of the cluster to check, instead of the one in the configuration.",
 )
-@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+@options.in_cluster
 @click.option(
     "--as-service-account",
     "account",
@@ -92,10 +92,7 @@ def command(
         findings = options.of_cluster(
             settings.cluster, partial(_examine, settings, asked, of_manage=of_manage, of_placer=of_placer), kubeconfig
         )
-    if output == "text":
-        say(*_text(findings))
-    else:
-        write([structs.asdict(finding) for finding in findings], output)
+    show(output, _text(findings), [structs.asdict(finding) for finding in findings])
     sys.exit(exits.REFUSED if any(finding.level == "problem" for finding in findings) else exits.OK)
 
 

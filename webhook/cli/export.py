@@ -142,8 +142,7 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
     if not texts:
         where = ", ".join(paths) or f"{config}: packs"
         raise InputError(f"{where}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
-    for line in notes:
-        say(line, err=True)
+    say(*notes, err=True)
     write_text("---\n".join(texts))
 
 
@@ -186,5 +185,4 @@ def static(paths: tuple[str, ...], config: Path | None, output: Path, **changes:
             notes += [_TWICE] if settings.registration.apply else []
             made += _configurations(settings, static=True)
         write_files(output, made, release)
-    for line in notes:
-        say(line, err=True)
+    say(*notes, err=True)

@@ -86,8 +86,7 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
             texts.append(
                 printable(f"# {document.name}:{document.line}: {subject}") + "\n" + "---\n".join(map(to_yaml, kept))
             )
-    for line in lines:
-        say(line, err=True)
+    say(*lines, err=True)
     write_text("---\n".join(texts))
     sys.exit(exits.REFUSED if is_lost else exits.OK)
 

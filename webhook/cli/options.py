@@ -122,10 +122,10 @@ def schemas(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FILE|DIR",
         help="CustomResourceDefinitions for custom resources, besides those among the objects; repeatable.",
     )
-    kubeconfig = click.option(
+    cluster = click.option(
         "--kubeconfig", default="", metavar="FILE", help="Cluster whose CustomResourceDefinitions are used."
     )
-    return mode(crds(kubeconfig(command)))
+    return mode(crds(cluster(command)))
 
 
 def release(given: str | None) -> Release:
@@ -160,13 +160,15 @@ def setting(name: str, key: str, **attributes: Any) -> Callable[[Any], Any]:
     return click.option(name, key.replace(".", "__"), default=None, **attributes)
 
 
+kubeconfig = setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
+in_cluster = setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+
+
 def apart(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a process that works on the cluster and answers no reviews."""
     host = setting("--health-host", "health.host", help="Address of the port for probes and metrics.")
     port = setting("--health-port", "health.port", type=int, help="Port of /livez, /readyz and /metrics.")
-    kubeconfig = setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
-    account = setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
-    made: Callable[..., Any] = config(host(port(kubeconfig(account(command)))))
+    made: Callable[..., Any] = config(host(port(kubeconfig(in_cluster(command)))))
     return made
 
 
@@ -221,8 +223,7 @@ def ruleset(
 
 def tell_passed_over(paths: Iterable[str]) -> None:
     """Say on stderr what in directories is passed over because it is no file. Raises OSError."""
-    for line in (line for path in paths for line in manifest.passed_over(path)):
-        say(line, err=True)
+    say(*(line for path in paths for line in manifest.passed_over(path)), err=True)
 
 
 def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFiles | None:
@@ -238,8 +239,7 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
     if not (files.loaded.policies or files.loaded.exceptions):
         kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
         raise InputError(f"{', '.join(paths)}: no {kinds} found")
-    for warning in files.loaded.warnings:
-        say(str(warning), err=True)
+    say(*map(str, files.loaded.warnings), err=True)
     return files
 
 

@@ -96,6 +96,14 @@ def write(value: Any, form: str) -> None:
     write_text(f"{to_json(value)}\n" if form == "json" else to_yaml(value))
 
 
+def show(form: str, lines: Iterable[str], data: Any) -> None:
+    """Print lines for people, or, if the form is not `text`, the data for machines."""
+    if form == "text":
+        say(*lines)
+    else:
+        write(data, form)
+
+
 def called(request: AdmissionRequest) -> str:
     """What the object of a request is called: kind, Namespace and name."""
     named = "/".join(part for part in (request.scope_namespace, request.display_name) if part)

@@ -33,7 +33,7 @@ from webhook.registration.configurations import KINDS, POLICY_KINDS
 )
 @options.setting("--certs-dir", "tls.directory", help="Directory for the certificates that the service issues itself.")
 @options.setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster to watch.")
-@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+@options.in_cluster
 @options.setting(
     "--register",
     "registration.apply",
@@ -105,8 +105,8 @@ def place(config: Path | None, **changes: Any) -> None:
 
 @click.command("unregister")
 @options.config
-@options.setting("--kubeconfig", "cluster.kubeconfig", help="Kubeconfig of the cluster.")
-@options.setting("--in-cluster", "cluster.inCluster", is_flag=True, help="Use the Pod's service account.")
+@options.kubeconfig
+@options.in_cluster
 def unregister(config: Path | None, **changes: Any) -> None:
     """Remove the webhook configurations and the policy from a cluster, whether or not the service runs.
 

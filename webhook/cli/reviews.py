@@ -189,8 +189,7 @@ def replay(logs: tuple[str, ...], config: Path | None, output: str, **changes: t
             else:
                 say(*_text(place, effect, record, change))
     say(*([to_json({"summary": summary.to_json()}, None)] if output == "json" else summary.lines()))
-    for note in summary.notes(files.release.name):
-        say(note, err=True)
+    say(*summary.notes(files.release.name), err=True)
     if not summary.records["replayed"]:
         raise InputError(f"no record could be replayed; {_WHY}")
     sys.exit(exits.REFUSED if summary.changes else exits.OK)

@@ -117,8 +117,7 @@ def _tested(
             junit.write_text(text, encoding="utf-8")
         except OSError as error:
             raise InputError(f"{junit}: cannot be written: {error.strerror}") from None
-    for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
-        say(warning, err=True)
+    say(*dict.fromkeys(warning for run in runs for warning in run.warnings), err=True)
     for result in (result for run in runs for result in _results(run, verbose=verbose)):
         report.add(result)
     count, failed = sum(len(run.verdicts) for run in runs), sum(len(run.failed) for run in runs)

@@ -149,8 +149,7 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
         raise ToolError(
             f"what was found cannot be kept in a temporary file ({error}); TMPDIR names its folder"
         ) from None
-    for line in (*done.refused, *notices.problems):
-        say(line, err=True)
+    say(*done.refused, *notices.problems, err=True)
     about = _record(asked, chosen[0].form.api_version, output, done, time.monotonic() - began)
     write_text(f"{to_json({'event': 'audited', **msgspec.to_builtins(about)}, None)}\n")
     name = asked.settings.audit.record

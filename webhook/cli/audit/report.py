@@ -156,8 +156,7 @@ def tell(silent: Iterable[NotAuditable], doubts: Iterable[str]) -> None:
     """Say on stderr what is not judged, and what may be judged otherwise than in admission."""
     for entry in silent:
         say(f"not auditable: {entry.policy}: {entry.reason}", err=True)
-    for doubt in doubts:
-        say(doubt, err=True)
+    say(*doubts, err=True)
 
 
 _DEFAULT = "default"

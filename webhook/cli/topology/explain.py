@@ -29,7 +29,7 @@ from policies.topology.topology import Level, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import reading
 from webhook.cli.judging import ObjectOutcome, decide, in_namespace, read_objects
-from webhook.cli.output import counted, say, style, write
+from webhook.cli.output import counted, say, show, style
 from webhook.cli.topology import inventory
 from webhook.cli.topology.drawing import noted
 from webhook.cli.topology.inventory import Inventory
@@ -281,10 +281,8 @@ def command(output: str, **inputs: Any) -> None:
     """
     objects, around = read(**inputs)
     explained = [_explain(written, around) for written in objects]
-    if output == "text":
-        say(*(line for explanation in explained for line in _text(explanation)))
-    else:
-        write([_json(explanation) for explanation in explained], output)
+    lines = (line for explanation in explained for line in _text(explanation))
+    show(output, lines, [_json(explanation) for explanation in explained])
     sys.exit(exits.OK if all(explanation.outcome.allowed for explanation in explained) else exits.REFUSED)
 
 

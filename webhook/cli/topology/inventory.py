@@ -259,8 +259,7 @@ def read(settings: Settings, where: ClusterSettings, paths: Sequence[str] = (), 
         own, there = options.of_cluster(where, partial(_ask, asked="topologies" if paths else asked))
         catalog = catalog.joined(own)
         objects = objects or there
-    for clash in catalog.clashes:
-        say(str(clash), err=True)
+    say(*map(str, catalog.clashes), err=True)
     return Inventory(catalog, own, settings.tolerations.accelerators.resources, objects)
 
 
@@ -280,8 +279,7 @@ async def _ask(api: Connection, asked: Extent) -> tuple[tuple[Topology, ...], Ob
     from webhook.cluster.placer.objects import MENTION  # noqa: PLC0415 - as above
 
     known = await inventory.topologies(api)
-    for problem in known.problems:
-        say(problem, err=True)
+    say(*known.problems, err=True)
     if asked == "topologies":
         return known.found, None
     nodes = await inventory.nodes(api)
@@ -289,7 +287,6 @@ async def _ask(api: Connection, asked: Extent) -> tuple[tuple[Topology, ...], Ob
         return known.found, Objects(tuple(nodes))
     pods = await inventory.pods(api)
     workloads = await inventory.workloads(api)
-    for problem in workloads.problems:
-        say(problem, err=True)
+    say(*workloads.problems, err=True)
     placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}
     return known.found, Objects(tuple(nodes), tuple(pod for pod, _ in pods), placed, workloads.found)

@@ -18,7 +18,7 @@ from policies.topology.term import alternatives
 from policies.topology.topology import Level, Topology, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
-from webhook.cli.output import counted, say, style, table, write, write_text
+from webhook.cli.output import counted, say, show, style, table, write_text
 from webhook.cli.topology import drawing, inventory
 from webhook.configuration.settings import ClusterSettings
 
@@ -61,10 +61,8 @@ def tree_command(
     root = grow(machines, topology, lowest)
     if output == "svg":
         write_text(drawing.svg(root, topology))
-    elif output == "text":
-        say(*drawing.text(root, topology))
     else:
-        write({"topology": topology.name, **_inside(root, topology)}, output)
+        show(output, drawing.text(root, topology), {"topology": topology.name, **_inside(root, topology)})
 
 
 def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
@@ -144,12 +142,8 @@ def doctor_command(nodes: tuple[str, ...], where: ClusterSettings, config: Path 
     if not known:
         raise InputError("the cluster has no Nodes")
     groups = _grouped(flaws(known))
-    if output == "text":
-        say(*_flaws_text(groups, len(known)))
-    else:
-        found = [{"kind": flaw.kind, "text": flaw.text, "nodes": names} for flaw, names in groups.items()]
-        data: dict[str, Any] = {"nodes": len(known), "flaws": found}
-        write(data, output)
+    found = [{"kind": flaw.kind, "text": flaw.text, "nodes": names} for flaw, names in groups.items()]
+    show(output, _flaws_text(groups, len(known)), {"nodes": len(known), "flaws": found})
     sys.exit(exits.REFUSED if groups else exits.OK)
 
 
@@ -189,13 +183,9 @@ def list_command(where: ClusterSettings, config: Path | None, output: str) -> No
       cks-admission topology list --config cks.yaml --kubeconfig ~/.kube/config
     """
     topologies = inventory.read(options.settings(config, {}), where, asked="topologies").catalog.by_name.values()
-    if output == "text":
-        rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
-        say(*table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows))
-        return
-    write(
-        [{**_head(topology), "levels": list(map(topology.called, topology.levels))} for topology in topologies], output
-    )
+    rows = [(topology.name, topology.source, topology.called_all(topology.levels)) for topology in topologies]
+    data = [{**_head(topology), "levels": list(map(topology.called, topology.levels))} for topology in topologies]
+    show(output, table(("NAME", "SOURCE", "LEVELS, FARTHEST FIRST"), rows), data)
 
 
 @click.command("show", short_help="Show the levels of a topology, and how many Nodes have them.")
@@ -215,10 +205,7 @@ def show_command(name: str, nodes: tuple[str, ...], where: ClusterSettings, conf
     """
     known = inventory.read(options.settings(config, {}), where, nodes)
     topology = inventory.find(known.catalog, name)
-    if output == "text":
-        say(*_topology_text(topology, known.machines))
-    else:
-        write(_topology_json(topology, known.machines), output)
+    show(output, _topology_text(topology, known.machines), _topology_json(topology, known.machines))
 
 
 def _topology_text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[str]:

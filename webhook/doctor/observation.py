@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from cryptography.x509 import Certificate
@@ -14,6 +13,7 @@ from policies.labelwriters import LabelWriter
 from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine
 from policies.topology.topology import Topology
+from webhook.cluster.placer.gates import GatedPod
 from webhook.registration.rights import Right
 
 Level = Literal["ok", "warning", "problem", "unknown"]
@@ -137,14 +137,6 @@ class Component(Struct, frozen=True):
     pod: AdmissionRequest
 
 
-class Gated(Struct, frozen=True):
-    """A Pod behind the gate. created: when it was made; None if that cannot be read."""
-
-    namespace: str
-    name: str
-    created: datetime | None
-
-
 class PlacerState(Struct, frozen=True):
     """What was read about the placer.
 
@@ -153,7 +145,7 @@ class PlacerState(Struct, frozen=True):
     """
 
     absence: Read[str]
-    gated: Read[Sequence[Gated]]
+    gated: Read[Sequence[GatedPod]]
     fence: Mapping[str, Read[JsonObject | None]] = {}
 
 

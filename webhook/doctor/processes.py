@@ -10,9 +10,10 @@ from typing import Final
 
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import listed
+from webhook.cluster.placer.gates import GatedPod
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings
-from webhook.doctor.observation import Check, Diagnosis, Gated, PlacerState, Read, Unread, count
+from webhook.doctor.observation import Check, Diagnosis, PlacerState, Read, Unread, count
 from webhook.registration.rights import Right
 
 _RIGHTS: Final = Check("rights")
@@ -172,7 +173,7 @@ def check_placer(settings: Settings, state: PlacerState | None, now: datetime) -
         yield from _fence(settings.place.lease, state.fence)
 
 
-def _gated(gated: Read[Sequence[Gated]], patience: float, now: datetime) -> Diagnosis:
+def _gated(gated: Read[Sequence[GatedPod]], patience: float, now: datetime) -> Diagnosis:
     where = "Pods behind the gate"
     if isinstance(gated, Unread):
         return _PLACER.unread(where, gated)

@@ -25,6 +25,7 @@ from policies.labels import SUMMARY
 from policies.labelwriters import LabelWriter
 from policies.topology.nodes.tree import Machine
 from webhook.cluster.inspection.examination import component
+from webhook.cluster.placer.gates import GatedPod
 from webhook.configuration import roles, rules
 from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
@@ -33,7 +34,6 @@ from webhook.doctor.observation import (
     Component,
     Diagnosis,
     Endpoint,
-    Gated,
     PlacerState,
     Probe,
     ShownChain,
@@ -531,12 +531,12 @@ def _bound(policy: str, action: str) -> Json:
     return {processes.BINDING: {"spec": {"policyName": policy, "validationActions": [action]}}}
 
 
-_LATE = [Gated("team", f"p-{number}", _NOW - timedelta(seconds=1000)) for number in range(4)]
+_LATE = [GatedPod("team", f"p-{number}", "", 0, _NOW - timedelta(seconds=1000)) for number in range(4)]
 _PLACERS: dict[str, Case] = {
     "fine": _placer(),
     "nobody leads": _placer("nobody holds the Lease cloud/opener: gangs wait; look at the Pods of the placer"),
     "Pods that wait for long": _placer(
-        gated=[*_LATE, Gated("team", "new", _NOW - timedelta(seconds=10)), Gated("team", "odd", None)]
+        gated=[*_LATE, GatedPod("team", "new", "", 0, _NOW - timedelta(seconds=10)), GatedPod("team", "odd", "", 0)]
     ),
     "no policy": _placer(**{processes.POLICY: None}),
     "a policy that fails open": _placer(**{processes.POLICY: {"spec": {"failurePolicy": "Ignore"}}}),

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,7 +32,6 @@ from webhook.doctor.observation import (
     ClusterState,
     Component,
     Endpoint,
-    Gated,
     InstallationState,
     NamespaceState,
     PlacerState,
@@ -140,21 +138,10 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
     }
     found = await _gathered(
         absence=tried(PlacerLookout(api, namespace, lease).read(), f"get leases {lease} in namespace {namespace}"),
-        gated=tried(_gated(api), "list pods"),
+        gated=tried(gated(api), "list pods"),
         fence=_gathered(**fence),
     )
     return PlacerState(**found)
-
-
-async def _gated(api: ApiClient) -> list[Gated]:
-    pods = []
-    for pod in await gated(api):
-        try:
-            created = datetime.fromisoformat(pod.created)
-        except ValueError:
-            created = None
-        pods.append(Gated(pod.namespace, pod.name, created))
-    return pods
 
 
 async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, NamedTuple, NoReturn
 
 import msgspec
@@ -67,13 +69,13 @@ _GATE = GATE.encode()
 
 
 class GatedPod(NamedTuple):
-    """A Pod behind our gate. position: of the gate among its gates. created: as the API server writes it."""
+    """A Pod behind our gate. position: of the gate among its gates. created: None if that cannot be read."""
 
     namespace: str
     name: str
     uid: str
     position: int
-    created: str = ""
+    created: datetime | None = None
 
 
 async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
@@ -85,17 +87,12 @@ async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
                 continue
             pod = _OBJECT.decode(raw)
             names = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
-            metadata = pod["metadata"]
             if GATE in names:
-                found.append(
-                    GatedPod(
-                        metadata["namespace"],
-                        metadata["name"],
-                        metadata["uid"],
-                        names.index(GATE),
-                        metadata.get("creationTimestamp") or "",
-                    )
-                )
+                metadata, created = pod["metadata"], None
+                with suppress(TypeError, ValueError):
+                    created = datetime.fromisoformat(metadata.get("creationTimestamp"))
+                identity = metadata["namespace"], metadata["name"], metadata["uid"]
+                found.append(GatedPod(*identity, names.index(GATE), created))
     return found
 
 

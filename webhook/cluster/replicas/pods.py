@@ -91,14 +91,13 @@ class ReplicaPods(Followers):
         selector: str,
         server_name: str,
         noticed: Callable[[], None],
-        clock: Clock | None = None,
     ) -> None:
         self._noticed = noticed
         self._woken = asyncio.Event()
         self._pods = Cache[WholeObject, str, ReplicaPod](name_of, _pod, self._notice)
         resource = FollowedResource("pods of replicas", whole, query=(("labelSelector", selector),))
         path = resource_path("v1", "pods", namespace)
-        self._reflector = Reflector(api, resource, path, self._pods, clock or Clock())
+        self._reflector = Reflector(api, resource, path, self._pods, Clock())
         self._reflectors = (self._reflector,)
         self._namespace, self._selector, self._server_name = namespace, selector, server_name
         self._paths: dict[str, frozenset[str]] = {}

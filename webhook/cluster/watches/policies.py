@@ -31,8 +31,8 @@ Json = dict[str, Any]
 class NativePolicies(Followers):
     """Policies, whole if they request this, and their bindings. changed: set when any of them may have changed."""
 
-    def __init__(self, api: Connection, clock: Clock | None = None) -> None:
-        clock = clock or Clock()
+    def __init__(self, api: Connection) -> None:
+        clock = Clock()
         self.changed = asyncio.Event()
         self._policies = Cache[WholeObject, str, Json](name_of, lambda item: asking(item.content), self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, lambda item: item.content, self.changed.set)

@@ -20,7 +20,7 @@ from webhook.configuration.settings import Settings, SettingsError, TracingSetti
 from webhook.decisions.log import DecisionLog, output, writer
 from webhook.http.app import Service
 from webhook.metrics import Metrics
-from webhook.sources.policykeeper import CurrentRelease, InCluster, PolicyKeeper, shadow_keeper, shadowed
+from webhook.sources.policykeeper import InCluster, PolicyKeeper, shadow_keeper, shadowed
 from webhook.sources.policyset import ConfigMaps, Directories, Source
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ async def _begin_shadow(
     inside = None
     if cluster is not None:
         followed = cluster.facts.parameters
-        inside = InCluster(CurrentRelease(cluster.release), followed, None, cluster.unsynced_policies)
+        inside = InCluster(cluster.release, followed, None, cluster.unsynced_policies)
     keeper = followers.keeper = shadow_keeper(loaded, service.metrics.shadow, inside)
     shadow = followers.shadow = Shadow(service.judge, service.metrics.shadow, log)
     await keeper.look()

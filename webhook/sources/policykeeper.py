@@ -48,7 +48,7 @@ class InCluster(NamedTuple):
     the owners of its policies what is wrong with them.
     """
 
-    release: ServedRelease | CurrentRelease
+    release: ServedRelease
     parameters: ClusterParameters | None
     natives: NativePolicies | None
     unsynced: Callable[[], list[str]]
@@ -349,23 +349,6 @@ async def _collected_later(making: Awaitable[T]) -> T:
     finally:
         gc.enable()
     return made
-
-
-class CurrentRelease:
-    """A release whose changes another set of policies follows; here it is looked at whenever files are."""
-
-    def __init__(self, followed: ServedRelease) -> None:
-        self._followed = followed
-
-    @property
-    def current(self) -> Release:
-        """The release now."""
-        return self._followed.current
-
-    async def changes(self) -> AsyncIterator[None]:
-        """Yield never."""
-        await asyncio.Event().wait()
-        yield
 
 
 def shadow_keeper(loaded: LoadedConfiguration, metrics: ShadowMetrics, cluster: InCluster | None) -> PolicyKeeper:

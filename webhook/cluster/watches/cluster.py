@@ -77,11 +77,10 @@ class ServedRelease:
         return [] if self.is_proven else [f"{self.version}: {self._doubt()}"]
 
     async def changes(self) -> AsyncIterator[None]:
-        """Yield after each change of the release."""
+        """Yield at once, and after each change of the release, to everybody who follows them."""
         while True:
-            await self._changed.wait()
-            self._changed.clear()
             yield
+            await self._changed.wait()
 
     async def look(self) -> None:
         """Ask once. Another release counts from its second answer on: in an upgrade, servers of both answer."""
@@ -100,7 +99,8 @@ class ServedRelease:
         if release != self.current:
             if self.version and version != before:
                 return
-            self._changed.set()
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
         self.current, self.version = release, version
         if self.is_proven:
             self._log.info("release of the API server", version=version, release=release.name)

@@ -1,4 +1,4 @@
-"""JSON Schemas for editors, of the documents that people write and of the report that programs read."""
+"""JSON Schemas for editors, of the documents that people write."""
 
 from __future__ import annotations
 
@@ -70,40 +70,6 @@ def _of(shape: Shape) -> dict[str, Any]:
     if shape.item is not None:
         made |= {"items" if shape.json == "array" else "additionalProperties": _of(shape.item)}
     return made
-
-
-_TEXT = {"type": "string"}
-_DECISION: dict[str, Any] = {
-    "type": "object",
-    "required": ["rule", "verdict"],
-    "properties": {
-        "rule": {**_TEXT, "description": "The built-in rule or policy."},
-        "verdict": {"enum": ["admit", "deny", "warn", "audit", "excepted", "patch", "error"]},
-        "violations": {"type": "array", "items": {"type": "object", "properties": {"path": _TEXT, "text": _TEXT}}},
-        "exception": {"type": "object", "properties": {"name": _TEXT, "until": _TEXT, "reason": _TEXT}},
-    },
-}
-
-
-def _report() -> dict[str, Any]:
-    """The schema. Fields may be added, so those that it does not name are allowed."""
-    judged: dict[str, Any] = {
-        "type": "object",
-        "required": ["where", "kind", "namespace", "name", "allowed", "message", "warnings", "decisions", "patch"],
-        "properties": {
-            "where": {**_TEXT, "description": "File and line."},
-            "kind": _TEXT,
-            "namespace": _TEXT,
-            "name": _TEXT,
-            "allowed": {"type": "boolean", "description": "Whether the object would be written."},
-            "message": {**_TEXT, "description": "The refusal; empty if there is none."},
-            "warnings": {"type": "array", "items": _TEXT},
-            "decisions": {"type": "array", "items": _DECISION},
-            "patch": {"type": "array", "items": {"type": "object"}, "description": "JSON Patch: what would change."},
-        },
-    }
-    failed = {"type": "object", "required": ["error"], "properties": {"error": _TEXT}}
-    return {"title": "Report of cks-admission check", "type": "array", "items": {"anyOf": [judged, failed]}}
 
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -178,7 +144,6 @@ NAMES: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "configuration": _configuration,
     "suite": _suite,
     "exception": _exception,
-    "report": _report,
 }
 
 

@@ -90,11 +90,11 @@ def configuration() -> None:
 
 
 @command.command("schema")
-@click.argument("name", type=click.Choice(["configuration", "suite", "exception", "report"]))
+@click.argument("name", type=click.Choice(["configuration", "suite", "exception"]))
 def schema(name: str) -> None:
     """Print the JSON Schema of a document, by which editors complete and check it while you write.
 
-    report is what `check -o json` prints. The first line of a YAML file names its schema, as a path or an address:
+    The first line of a YAML file names its schema, as a path or an address:
 
     \b
       # yaml-language-server: $schema=suite.schema.json

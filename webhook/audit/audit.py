@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -146,13 +146,8 @@ _SECONDS: Final = 30.0
 # A policy that takes too long for an object so often is skipped from then on.
 _TIMES: Final = 3
 _NOBODY: Final[frozenset[str]] = frozenset()
-
-
-class Resolver(Protocol):
-    """Looks up the values of keys that are not in memory."""
-
-    async def read(self, key: Key[T], seconds: float) -> T:
-        """The value of a key, within a time limit. Raises FactUnavailable, and Missing if it does not exist."""
+LookUp = Callable[[Key[Any], float], Awaitable[Any]]
+"""Returns the value of a key within some seconds. Raises FactUnavailable, and Missing if it does not exist."""
 
 
 class Judged(Struct, frozen=True):
@@ -171,16 +166,16 @@ def count(counts: Counter[str], judged: Judged) -> None:
 class Audit:
     """Judges one object after the other, and keeps none of them.
 
-    rules: those that are judged. facts: beside the objects. resolver: finds facts that are not in memory; None without
-    a cluster. workloads: knows owners; None if nobody asks for them.
+    rules: those that are judged. facts: beside the objects. look_up: finds those that are not in memory; None without a
+    cluster. workloads: knows owners; None if nobody asks for them.
     """
 
     def __init__(
-        self, rules: Rules, facts: Facts, resolver: Resolver | None = None, workloads: Owners | None = None
+        self, rules: Rules, facts: Facts, look_up: LookUp | None = None, workloads: Owners | None = None
     ) -> None:
         self.rules = rules
         self._facts = facts
-        self._resolver = resolver
+        self._look_up = look_up
         self._workloads = workloads
         self._slow = Counter[str]()
         self._skipped = facts.skipped
@@ -238,10 +233,10 @@ class Audit:
                 self._skipped |= {name for name, times in self._slow.items() if times >= _TIMES}
 
     async def _entry(self, key: Key[Any]) -> Any:
-        if self._resolver is None:
+        if self._look_up is None:
             return key.without_cluster()
         try:
-            return await self._resolver.read(key, _SECONDS)
+            return await self._look_up(key, _SECONDS)
         except FactUnavailable as error:
             return error
         except Missing:

@@ -86,11 +86,12 @@ def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
 
 
 def given(path: str) -> Iterator[str]:
-    """The file at a path from a command line, or those in that directory, sorted, but hidden ones and tools' own."""
+    """The file at a path from a command line, or those in that directory, sorted, but hidden ones and tools' own.
+
+    Raises OSError.
+    """
     if Path(path).is_dir():
-        files = (f for f in Path(path).rglob("*") if f.suffix in SUFFIXES and f.name not in _TOOLS and f.is_file())
-        visible = (f for f in files if not any(part.startswith(".") for part in f.relative_to(path).parts))
-        yield from sorted(map(str, visible))
+        yield from sorted(str(file) for file in _files(path) if file.is_file())
     else:
         yield path
 

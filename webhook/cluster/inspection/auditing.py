@@ -170,7 +170,7 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
         native = await _natives(lister, settings, files.release)
         made = auditrules.made(settings, files, native.loaded)
         await cluster.facts.parameters.follow(made.parameters)
-        audit = Audit(made, cluster.facts.known, cluster.facts, owners)
+        audit = Audit(made, cluster.facts.known, cluster.facts.read, owners)
         doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())
         yield ClusterAudit(audit, lister, resources, owners, doubts, part)
 

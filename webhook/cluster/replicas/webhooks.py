@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -14,8 +15,8 @@ from policies.labelpolicy import PROBE, REFUSAL
 from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, merge, one, resource_path, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.api.objects import FollowedResource, WholeObject, whole
-from webhook.cluster.watches.reflector import Change, Followers, Reflector
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
+from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.registration.announcement import closed_paths
 from webhook.registration.configurations import API_VERSION, UNREGISTER
 from webhook.registration.drift import MANAGER, is_unregistered
@@ -186,11 +187,15 @@ class Webhooks(Followers):
         self._name = name
         self._noticed = noticed
         plurals = _KINDS if policies else CONFIGURATIONS
-        self._latest = {kind: _Latest(kind, self._notice) for kind in plurals}
+        self._unregistered: dict[str, bool] = {}  # by kind, of those that have existed
+        self._known = {
+            kind: Cache[WholeObject, str, JsonObject](name_of, partial(self._seen, kind), self._notice)
+            for kind in plurals
+        }
         selector = (("fieldSelector", f"metadata.name={name}"),)
         self._reflectors = [
-            Reflector(api, FollowedResource(plurals[kind], whole, query=selector), path(kind), latest, clock)
-            for kind, latest in self._latest.items()
+            Reflector(api, FollowedResource(plurals[kind], whole, query=selector), path(kind), known, clock)
+            for kind, known in self._known.items()
         ]
 
     @property
@@ -198,11 +203,9 @@ class Webhooks(Followers):
         """The current state of the watches."""
         return WatchState(
             synced=all(reflector.synced.is_set() for reflector in self._reflectors),
-            current={
-                kind: latest.configuration for kind, latest in self._latest.items() if latest.configuration is not None
-            },
-            ever=frozenset(kind for kind, latest in self._latest.items() if latest.ever),
-            unregistered=any(latest.unregistered for latest in self._latest.values()),
+            current={kind: one for kind, known in self._known.items() for one in known.values},
+            ever=frozenset(self._unregistered),
+            unregistered=any(self._unregistered.values()),
         )
 
     def unsynced(self) -> list[str]:
@@ -214,46 +217,15 @@ class Webhooks(Followers):
             for reason in one.unsynced(f"{right} {one.resource.name} named {self._name} in {ADMISSION}")
         ]
 
+    def _seen(self, kind: str, item: WholeObject) -> JsonObject:
+        """The configuration with its type, which the items of a list lack. What it announces outlives it."""
+        configuration = {**item.content, "apiVersion": API_VERSION, "kind": kind}
+        self._unregistered[kind] = is_unregistered(configuration)
+        return configuration
+
     def _notice(self) -> None:
         self.changed.set()
         self._noticed()
-
-
-class _Latest:
-    """The latest configuration of one kind."""
-
-    def __init__(self, kind: str, notice: Callable[[], None]) -> None:
-        self.configuration: JsonObject | None = None
-        self.unregistered = self.ever = False
-        self._kind = kind
-        self._notice = notice
-
-    def begin(self) -> None:
-        """Begin a list."""
-        self._listed: list[WholeObject] = []
-
-    def page(self, objects: Sequence[WholeObject]) -> None:
-        """Take a part of a list, which has one object at most."""
-        self._listed += objects
-
-    def complete(self) -> None:
-        """Handle a list. If the configuration is gone, its last state still tells whether it was unregistered."""
-        self.configuration = None
-        for item in self._listed:
-            self._take(item)
-        self._notice()
-
-    def changed(self, change: Change, item: WholeObject) -> None:
-        """Handle one event. A deletion contains the last state of the object."""
-        self._take(item)
-        if change == "DELETED":
-            self.configuration = None
-        self._notice()
-
-    def _take(self, item: WholeObject) -> None:
-        # The items of a list have no apiVersion and kind.
-        self.configuration = {**item.content, "apiVersion": API_VERSION, "kind": self._kind}
-        self.unregistered, self.ever = is_unregistered(self.configuration), True
 
 
 # API servers watch the configurations independently, and may call for a while after an entry was removed.

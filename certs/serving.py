@@ -130,11 +130,11 @@ class ServingContext:
         Raises CertificateError for a bundle that is refused; it is tried again at the next call.
         """
         with file.changes() as contents:
-            for content in contents:
-                bundle = Bundle.from_pem(content)
-                self.require_clients(bundle)
-                return bundle
-        return None
+            if not contents:
+                return None
+            bundle = Bundle.from_pem(*contents)
+            self.require_clients(bundle)
+            return bundle
 
     def unready_reason(self, now: datetime) -> str | None:
         """Why clients cannot connect at `now`; None if they can. A failed swap is not such a reason."""

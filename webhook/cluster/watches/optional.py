@@ -189,13 +189,6 @@ T = TypeVar("T")
 LOOK_AGAIN_SECONDS = 5.0
 
 
-class _Kept(NamedTuple, Generic[T]):
-    value: T
-
-
-_Read = _Kept[T] | str
-
-
 class FollowedObjects(FollowedGroup, Generic[T]):
     """The objects of a kind in one API group. versions: those that are known, newest first.
 
@@ -219,11 +212,11 @@ class FollowedObjects(FollowedGroup, Generic[T]):
         self._known_versions = versions
         self._read_object = read
         self._kind = kinds[0]
-        self._objects = Cache[WholeObject, str, _Read[T]](name_of, self._read, notice)
+        self._objects = Cache[WholeObject, str, T | str](name_of, self._read, notice)
 
     def values(self) -> list[T]:
         """What is kept of the objects that can be used."""
-        return [item.value for item in self._objects.values if not isinstance(item, str)]
+        return [item for item in self._objects.values if not isinstance(item, str)]
 
     def problems(self) -> list[str]:
         """Why not everything is up to date, and which objects cannot be used."""
@@ -240,11 +233,11 @@ class FollowedObjects(FollowedGroup, Generic[T]):
     def _gone(self, kind: str) -> None:  # noqa: ARG002 - there is one kind
         self._objects.clear()
 
-    def _read(self, item: WholeObject) -> _Read[T]:
+    def _read(self, item: WholeObject) -> T | str:
         """What is kept of the object, or why it is invalid. An invalid object does not affect the others."""
         document = {"apiVersion": self._group, "kind": self._kind, **item.content}
         try:
-            return _Kept(self._read_object(document))
+            return self._read_object(document)
         except TopologyError as error:
             source = source_of(document)
             self._log.warning("could not read a topology", topology=source, reason=str(error))

@@ -88,5 +88,5 @@ class Part(Struct, frozen=True):
 WHOLE = Part()
 
 
-class UnknownKindError(Exception):
-    """A kind that is asked for cannot be audited; the text says why."""
+class AuditError(Exception):
+    """What is asked for cannot be audited, reported or shown; the text says why."""

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct
 
+from webhook.audit.finding import AuditError
+
 if TYPE_CHECKING:
     from webhook.audit.audit import Judged
 
 MOST: Final = 100
 """Policies in a record: those by which most objects were found."""
-
-
-class RecordError(Exception):
-    """What was kept is no record; the text says where and why."""
 
 
 class Record(Struct, frozen=True):
@@ -71,7 +69,7 @@ def by_policy(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]
 
 
 def newest(texts: Mapping[str, str]) -> list[Record]:
-    """The records of the parts of the newest audit, by the texts that were kept. Raises RecordError.
+    """The records of the parts of the newest audit, by the texts that were kept. Raises AuditError.
 
     An audit in fewer parts than the one before leaves the records of those that are no more.
     """
@@ -80,6 +78,6 @@ def newest(texts: Mapping[str, str]) -> list[Record]:
         try:
             records.append(_RECORD.decode(text))
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise RecordError(f"data[{key!r}] is no record of an audit: {error}") from None
+            raise AuditError(f"data[{key!r}] is no record of an audit: {error}") from None
     parts = max(records, key=lambda record: record.ended).parts if records else ""
     return [record for record in records if record.parts == parts]

@@ -23,10 +23,6 @@ from webhook.audit.audit import Judged
 from webhook.audit.finding import Finding, Scope, Verdict
 
 
-class NoReportsError(Exception):
-    """The cluster has no kinds for reports; the text says which are meant."""
-
-
 class Form(NamedTuple):
     """An API. Of its two kinds the one is for what is in a Namespace, the other for what is in none."""
 

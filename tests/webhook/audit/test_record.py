@@ -9,8 +9,8 @@ import pytest
 
 from webhook.audit import audit, record
 from webhook.audit.audit import Judged
-from webhook.audit.finding import Finding, Subject, Verdict
-from webhook.audit.record import MOST, Record, RecordError, by_policy, newest
+from webhook.audit.finding import AuditError, Finding, Subject, Verdict
+from webhook.audit.record import MOST, Record, by_policy, newest
 
 _POD = Subject("v1", "Pod", "a", "web", "uid", "Pod/web", None)
 
@@ -70,7 +70,7 @@ def test_parts_that_are_no_more_are_left_out() -> None:
 )
 def test_what_is_no_record_is_named(text: str, reason: str) -> None:
     """Whoever has changed what was kept is told which entry, and what is wrong with it."""
-    with pytest.raises(RecordError) as error:
+    with pytest.raises(AuditError) as error:
         newest({"0": text})
 
     assert str(error.value).partition(" while ")[0] == f"data['0'] is no record of an audit: {reason}"

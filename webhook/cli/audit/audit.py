@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from webhook.audit.finding import WHOLE, Part
+from webhook.audit.finding import WHOLE, AuditError, Part
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading
 from webhook.configuration.settings import SettingsError
@@ -79,12 +79,10 @@ def command(paths: tuple[str, ...], config: Path | None, **given: Any) -> None:
     for is_given, option in ((given["output"] == "reports", "-o reports"), (given["part"] != WHOLE, "--shard")):
         if paths and is_given:
             raise InputError(f"{option} is for the audit of a cluster")
-    from webhook.audit.finding import UnknownKindError  # noqa: PLC0415 - the help of a verb needs none of this
-    from webhook.audit.reports import NoReportsError  # noqa: PLC0415 - as above
-    from webhook.cli.audit import report  # noqa: PLC0415 - as above
+    from webhook.cli.audit import report  # noqa: PLC0415 - the help of a verb needs none of this
 
     asked = report.Inquiry(settings, paths, **given)
-    with reading(SettingsError, UnknownKindError, NoReportsError):
+    with reading(SettingsError, AuditError):
         if paths:
             sys.exit(asyncio.run(report.of_files(asked, datetime.now(UTC).date())))
         from webhook.cli.audit import cluster  # noqa: PLC0415 - loads the client

@@ -37,7 +37,7 @@ _GROUPS: Final = frozenset(form.group for form in FORMS)
 async def audit(asked: Inquiry, api: Connection) -> int:
     """Audit a cluster and print what is found. The exit code.
 
-    Raises ClusterError, SettingsError, UnknownKindError, NoReportsError and ToolError.
+    Raises ClusterError, SettingsError, AuditError and ToolError.
     """
     with _warnings_alone():
         api.user_agent = api.watches.user_agent = _AGENT
@@ -131,7 +131,7 @@ class _Stored:
 async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -> int:
     """Audit lists and write the reports. The exit code, for which what is found is no failure.
 
-    Raises ClusterError, NoReportsError and ToolError.
+    Raises ClusterError, AuditError and ToolError.
     """
     began = time.monotonic()
     chosen = kinds(work.served)

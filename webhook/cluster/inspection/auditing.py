@@ -18,7 +18,7 @@ from policies.kubernetes.release import Release
 from policies.kubernetes.spelling import closest
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit, Judged
-from webhook.audit.finding import WHOLE, Part, UnknownKindError
+from webhook.audit.finding import WHOLE, AuditError, Part
 from webhook.audit.owners import Owners
 from webhook.audit.rules import creation
 from webhook.cluster.api.call import Connection
@@ -62,7 +62,7 @@ def units(
 
     workloads: the kinds with more labels than their own. namespaces: those whose objects are asked for; empty for all,
     and for what is in none. kinds: such as `Pod`, `pods`, `Deployment.apps`, `pods.v1.`; empty for all. Raises
-    UnknownKindError.
+    AuditError.
     """
     chosen = {_family(resource): resource for resource in reversed(served) if _rules(ruleset, resource)}
     if kinds:
@@ -101,10 +101,10 @@ def _named(
             known = sorted({resource.kind for resource in served})
             meant = closest(kind, known)
             hint = f"; did you mean {meant}?" if meant else ""
-            raise UnknownKindError(f"--kind {kind}: the cluster has no kind of this name that can be created{hint}")
+            raise AuditError(f"--kind {kind}: the cluster has no kind of this name that can be created{hint}")
         found |= {family: chosen[family] for family in families & chosen.keys()}
     if not found:
-        raise UnknownKindError(f"--kind {', '.join(kinds)}: no rule or policy is about it")
+        raise AuditError(f"--kind {', '.join(kinds)}: no rule or policy is about it")
     return found
 
 

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from policies.engine.request import JsonObject, mapping, mappings
-from webhook.audit.finding import WHOLE, Part, Scope
-from webhook.audit.record import Record, RecordError, newest
+from webhook.audit.finding import WHOLE, AuditError, Part, Scope
+from webhook.audit.record import Record, newest
 from webhook.audit.reports import (
     CONTENT,
     FORMS,
@@ -24,7 +24,6 @@ from webhook.audit.reports import (
     SOURCE,
     Form,
     Known,
-    NoReportsError,
     Store,
     name,
     notice,
@@ -74,7 +73,7 @@ async def read(api: ApiClient, place: Place) -> Audits:
     try:
         since = datetime.fromisoformat(mapping(found, "metadata").get("creationTimestamp", ""))
         return Audits(since.timestamp(), newest(mapping(found, "data")))
-    except (ValueError, RecordError) as error:
+    except (ValueError, AuditError) as error:
         raise ClusterError(f"{place}: {error}") from error
 
 
@@ -173,7 +172,7 @@ class Kinds(NamedTuple):
 
 
 def kinds(served: Sequence[ServedResource]) -> tuple[Kinds, ...]:
-    """The kinds that a cluster has, first those to write. Raises NoReportsError if there are none."""
+    """The kinds that a cluster has, first those to write. Raises AuditError if there are none."""
     by_name = {(one.api_version, one.resource.resource): one for one in served}
     found = []
     for form in FORMS:
@@ -182,7 +181,7 @@ def kinds(served: Sequence[ServedResource]) -> tuple[Kinds, ...]:
     if not found:
         names = " nor ".join(form.api_version for form in FORMS)
         hint = "install the CustomResourceDefinitions of one of them, see https://github.com/openreports/reports-api"
-        raise NoReportsError(f"-o reports: the cluster has neither {names}; {hint}")
+        raise AuditError(f"-o reports: the cluster has neither {names}; {hint}")
     return tuple(found)
 
 

@@ -23,7 +23,6 @@ from cluster.schemacorpus import resource_path
 from policies.kubernetes.release import named
 from policies.schema.schemas import Schemas
 from webhook.files import manifest
-from webhook.files.manifest import ManifestError
 from webhook.files.walk import walk
 from webhook.files.yamlfile import FileError
 
@@ -42,7 +41,7 @@ def objects(folder: str) -> Iterator[tuple[str, Manifest]]:
     for file in walk([folder]).files:
         try:
             yield from ((one.where, one.object) for one in manifest.read([file]))
-        except (FileError, ManifestError, OSError):
+        except (FileError, OSError):
             continue
 
 

@@ -19,7 +19,6 @@ from webhook.cli import options
 from webhook.cli.judging import decide
 from webhook.cli.main import main
 from webhook.files import manifest
-from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
 from webhook.http.review import API_VERSION, KIND
 
@@ -55,7 +54,7 @@ class Offline:
         """Whether `check` would admit the object of a file, and the changed object; None for an unreadable file."""
         try:
             (written,) = manifest.read(["-"], body)
-        except (ManifestError, FileError, ValueError):
+        except (FileError, ValueError):
             return None
         asked = manifest.request(written.object, None, user=ALICE, namespace="default")
         outcome = decide(written, asked, self._ruleset, self._facts)

@@ -23,7 +23,6 @@ from webhook.cli.output import say
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest
-from webhook.files.manifest import ManifestError
 from webhook.files.walk import walk
 from webhook.files.yamlfile import FileError
 
@@ -160,7 +159,7 @@ def _judge(asked: _Asked, among: Iterable[JsonObject]) -> Judge:
     kinds = Counter(f"{mapping(spec, 'names').get('kind')} of {spec.get('group')}" for spec in specs)
     for name in sorted(name for name, count in kinds.items() if count > 1):
         say(f"{name} is defined more than once; the last definition counts", err=True)
-    with reading(SettingsError, FileError, ManifestError):
+    with reading(SettingsError, FileError):
         written, ruleset = options.ruleset(settings, today, drafts=True)
         known = judging.schemas(own, written, release)
         facts = written.facts(today) if written else StaticFacts(today)

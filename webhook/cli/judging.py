@@ -37,7 +37,7 @@ from webhook.cli.findings import Finding, Level, Result, unreadable
 from webhook.cli.output import called, headline, style, to_yaml
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.files import manifest, yamlfile
-from webhook.files.manifest import Manifest, ManifestError
+from webhook.files.manifest import Manifest
 from webhook.files.yamlfile import FileError, Part
 from webhook.sources.policyfiles import PolicyFiles, custom
 
@@ -132,7 +132,7 @@ def decide(
 
 def read_objects(files: Sequence[str]) -> list[Manifest]:
     """The objects in files. Raises InputError, also where there are none."""
-    with reading(FileError, ManifestError):
+    with reading(FileError):
         manifests = list(manifest.read(files, options.stdin(files)))
     if not manifests:
         raise InputError(f"{', '.join(files)}: no objects found")
@@ -188,7 +188,7 @@ def documents(part: Part | str) -> Iterator[Manifest | Result]:
         for path, value in document.parts():
             try:
                 yield manifest.of_value(document, path, value)
-            except ManifestError as error:
+            except FileError as error:
                 yield unreadable(str(error))
 
 

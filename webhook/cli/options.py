@@ -22,7 +22,6 @@ from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import ClusterSettings, Settings, SettingsError
 from webhook.configuration.settingsfile import override, read
 from webhook.files import manifest
-from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import FileError
 
 if TYPE_CHECKING:
@@ -256,7 +255,7 @@ class SchemaOptions(NamedTuple):
         A path without any is an error, as a warning about each object would not say why.
         """
         for path in self.crds:
-            with reading(FileError, ManifestError):
+            with reading(FileError):
                 own = list(definitions_among(written.object for written in manifest.read([path])))
             if not own:
                 raise InputError(f"--crds {path}: no {_CRD} found")

@@ -30,6 +30,7 @@ from webhook import refused
 from webhook.configuration.fields import Selector
 from webhook.configuration.rulesettings import Requesters, check_default
 from webhook.configuration.settings import Settings, SettingsError
+from webhook.files.yamlfile import FileError
 from webhook.sources import packfiles, topologyfiles
 
 if TYPE_CHECKING:
@@ -336,7 +337,7 @@ def topologies(settings: Settings) -> Catalog:
         given = (*own, *topologyfiles.read(settings.topology.files))
         prefixes = settings.topology.topograph_prefixes
         catalog = Catalog((*(shortened(one, prefixes) for one in given), *BUILT_IN_TOPOLOGIES))
-    except topologyfiles.TopologyFilesError as error:
+    except FileError as error:
         raise SettingsError(str(error)) from None
     if catalog.clashes:
         raise SettingsError("\n".join(map(str, catalog.clashes)))

@@ -16,7 +16,7 @@ from policies.engine.request import (
     UserInfo,
 )
 from policies.objects.workload import plural
-from webhook.files.yamlfile import OBJECTS, YamlDocument, content, load, odd
+from webhook.files.yamlfile import OBJECTS, FileError, YamlDocument, content, load, odd
 
 SUFFIXES = (".yaml", ".yml", ".json")
 # Resource names other than the lower-case kind with s or es.
@@ -50,10 +50,6 @@ CLUSTER_SCOPED = {
 }  # fmt: skip
 
 
-class ManifestError(Exception):
-    """A file contains something that is not a Kubernetes object; the text says where and what."""
-
-
 Places = Callable[[Sequence[str | int]], tuple[int, int]]
 """Returns line and column, from 1, of the field at a path, or of its nearest existing parent."""
 
@@ -74,7 +70,7 @@ class Manifest(NamedTuple):
 def read(paths: Iterable[str], stdin: bytes = b"") -> Iterator[Manifest]:
     """The objects in files, in directories (sorted by name, recursively) and, for `-`, in the text of standard input.
 
-    Raises ManifestError, FileError and OSError.
+    Raises FileError and OSError.
     """
     for path in paths:
         read_files = ((file, content(file, most=OBJECTS, pipes=True)) for file in given(path))
@@ -134,15 +130,15 @@ def _raised(error: OSError) -> None:
 
 
 def of_value(document: YamlDocument, path: tuple[str | int, ...], value: Any) -> Manifest:
-    """The object that is a document, or that stands at a path in it. Raises ManifestError."""
+    """The object that is a document, or that stands at a path in it. Raises FileError."""
     where = f"{document.name}:{document.line(path)}"
     if not isinstance(value, dict):
-        raise ManifestError(f"{where}: not a Kubernetes object: a map with apiVersion, kind and metadata was expected")
+        raise FileError(f"{where}: not a Kubernetes object: a map with apiVersion, kind and metadata was expected")
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str) or not value[field]:
-            raise ManifestError(f"{where}: not a Kubernetes object: it has no {field}")
+            raise FileError(f"{where}: not a Kubernetes object: it has no {field}")
     if not isinstance(value.get("metadata", {}), dict):
-        raise ManifestError(f"{where}: metadata must be a map")
+        raise FileError(f"{where}: metadata must be a map")
     return Manifest(where, value, lambda steps: document.place((*path, *steps)))
 
 

@@ -66,7 +66,7 @@ _ODD = ((stat.S_ISFIFO, FIFO), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a dev
 
 
 class FileError(Exception):
-    """A file is not YAML. The text has the file, line, column and the problem."""
+    """A file holds no YAML, or not what it is read for. The text has a line per mistake: file, line, what is wrong."""
 
 
 class Part(NamedTuple):

@@ -13,12 +13,8 @@ from webhook.files.manifest import followed
 from webhook.files.yamlfile import FileError, content, load
 
 
-class TopologyFilesError(Exception):
-    """Files cannot be used. The text has a line per mistake: file, line, place, what was found."""
-
-
 def read(paths: Iterable[str]) -> list[Topology]:
-    """The topologies in files, and in directories recursively. Raises TopologyFilesError."""
+    """The topologies in files, and in directories recursively. Raises FileError."""
     topologies: list[Topology] = []
     problems: list[str] = []
     for path in paths:
@@ -30,7 +26,7 @@ def read(paths: Iterable[str]) -> list[Topology]:
         for file in files:
             _read(file, topologies, problems)
     if problems:
-        raise TopologyFilesError("\n".join(problems))
+        raise FileError("\n".join(problems))
     return topologies
 
 

@@ -9,7 +9,8 @@ from support.builders import Json
 
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, UserInfo
 from webhook.files import manifest
-from webhook.files.manifest import Manifest, ManifestError
+from webhook.files.manifest import Manifest
+from webhook.files.yamlfile import FileError
 
 _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 _POD_READ = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
@@ -97,7 +98,7 @@ _NO_MAP = f"{_NO_OBJECT} a map with apiVersion, kind and metadata was expected"
 )
 def test_what_is_no_object_is_named_by_its_line(text: str, error: str) -> None:
     """A document that no kubectl would take is an error with file and line."""
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(FileError) as caught:
         _read(text)
 
     assert str(caught.value) == f"a.yaml:{error}"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from policies.topology.topology import Level, Topology
+from webhook.files.yamlfile import FileError
 from webhook.sources import topologyfiles
-from webhook.sources.topologyfiles import TopologyFilesError
 
 _KAI = """\
 apiVersion: kai.scheduler/v1alpha1
@@ -47,7 +47,7 @@ def _write(name: str, text: str) -> str:
 
 def _errors(*paths: str) -> list[str]:
     """The lines of the error."""
-    with pytest.raises(TopologyFilesError) as caught:
+    with pytest.raises(FileError) as caught:
         topologyfiles.read(paths)
     return str(caught.value).splitlines()
 

@@ -33,7 +33,6 @@ from webhook.cli.output import say
 from webhook.configuration import rules
 from webhook.configuration.settings import ClusterSettings, Settings, SettingsError
 from webhook.files import manifest
-from webhook.files.manifest import ManifestError
 from webhook.files.yamlfile import OBJECTS, FileError, content
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def read_files(paths: Sequence[str], stdin: bytes = b"") -> Objects:
     placed: dict[tuple[str, str], JsonObject] = {}
     workloads: dict[GangKey, JsonObject] = {}
     coming: list[Mapping[str, str]] = []
-    with reading(FileError, ManifestError):
+    with reading(FileError):
         for name in (name for path in paths for name in ([path] if path == "-" else manifest.given(path))):
             text = stdin if name == "-" else content(name, most=OBJECTS, pipes=True)
             for item, obj in _quickly(text) or _carefully(name, text):
@@ -153,7 +152,7 @@ def _quickly(text: bytes) -> list[_Read] | None:
 
 
 def _carefully(name: str, text: bytes) -> Iterator[_Read]:
-    """What is in YAML or JSON, with the line of what is wrong. Raises InputError, FileError and ManifestError."""
+    """What is in YAML or JSON, with the line of what is wrong. Raises InputError and FileError."""
     for written in manifest.read(["-"], text) if name == "-" else manifest.read([name]):
         obj = written.object
         kind = _KINDS.get(obj["kind"]) if obj["apiVersion"] == "v1" else None

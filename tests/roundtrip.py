@@ -31,8 +31,8 @@ from policies.objects.workload import BUILT_IN, table
 from policies.suite import merge_patch
 from webhook.cli.output import to_yaml
 from webhook.files import manifest
+from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
-from webhook.sources.policyfiles import PolicyFilesError
 
 Json = dict[str, Any]
 _EXPECTED = {"pass": False, "skip": False, "fail": True, "warn": True}
@@ -89,7 +89,7 @@ class _Rules:
         objects = [*chosen, *({**one, "metadata": _placed(one)} for one in context)]
         try:
             read = policyfiles.read([("made", "---\n".join(map(to_yaml, objects)))], drafts=True, release=_RELEASE)
-        except PolicyFilesError as error:
+        except FileError as error:
             raise _LostError(f"Kubernetes does not take it: {str(error).splitlines()[0]}") from None
         subjects = SubjectCache(table(BUILT_IN))
         compile_ = partial(compile_policy, release=_RELEASE)

@@ -162,7 +162,7 @@ def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
     from webhook.files.yamltext import format_file  # noqa: PLC0415 - reading policies needs the CEL engine
     from webhook.sources import policyfiles  # noqa: PLC0415 - as above
 
-    with reading(policyfiles.PolicyFilesError, FileError):
+    with reading(FileError):
         results = []
         for name, text in policyfiles.texts(paths):
             with bounded(name):

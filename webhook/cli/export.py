@@ -135,7 +135,7 @@ def native(paths: tuple[str, ...], config: Path | None, **changes: str | None) -
     if not paths and config is None:
         raise InputError("name files or directories with policies, or a configuration with --config")
     settings = options.settings(config, changes)
-    with reading(policyfiles.PolicyFilesError, FileError, SettingsError):
+    with reading(FileError, SettingsError):
         shipped = packs.texts(settings) if config else ()
         release = settings.policies.release or NEWEST
         texts, notes = exported((*policyfiles.texts(paths), *shipped), release)
@@ -177,7 +177,7 @@ def static(paths: tuple[str, ...], config: Path | None, output: Path, **changes:
     from webhook.sources import packs, policyfiles  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
-    with reading(policyfiles.PolicyFilesError, FileError, SettingsError, StoreError):
+    with reading(FileError, SettingsError, StoreError):
         files = (*policyfiles.texts(paths), *packs.texts(settings))
         release = settings.policies.release or NEWEST
         made, notes = policies(settings, files, release, datetime.now(UTC).date())

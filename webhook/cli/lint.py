@@ -21,8 +21,9 @@ from webhook.cli import exits, options, watching
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.output import style, write
+from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
-from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
+from webhook.sources.policyfiles import PolicyFiles
 
 
 @click.command("lint")
@@ -103,7 +104,7 @@ def _result(finding: LintFinding) -> Result:
 
 def _read(paths: tuple[str, ...], release: Release) -> tuple[PolicyFiles, Mapping[str, str]]:
     """The policies in files, and the texts of these by name. Raises InputError."""
-    with reading(PolicyFilesError):
+    with reading(FileError):
         options.tell_passed_over(paths)
         texts = dict(policyfiles.texts(paths))
         today = datetime.now(UTC).date()

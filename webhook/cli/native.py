@@ -62,7 +62,7 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
       cks-admission convert template.yaml constraint.yaml > policies/from-gatekeeper.yaml
       cks-admission lint policies/from-kyverno.yaml
     """
-    with reading(PolicyFilesError, FileError):
+    with reading(FileError):
         documents: list[Document] = []
         for name, text in policyfiles.texts(paths):
             with bounded(name, "read"):
@@ -124,7 +124,7 @@ def _problems(document: Document, conversion: Conversion, release: Release) -> I
 def exported(files: Iterable[tuple[str, str]], release: Release) -> tuple[list[str], list[str]]:
     """The YAML of each object, in an order that kubectl can apply, and a line for each omission.
 
-    files: names and texts. release: that of the API server which gets them. Raises PolicyFilesError and FileError.
+    files: names and texts. release: that of the API server which gets them. Raises FileError.
     """
     given = list(files)
     loaded = policyfiles.read(given, release=release, within=bounded).loaded

@@ -233,7 +233,7 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
     from webhook.sources import policyfiles  # noqa: PLC0415 - nothing else here needs the CEL engine
 
     tell_passed_over(paths)
-    with reading(policyfiles.PolicyFilesError):
+    with reading(FileError):
         files = policyfiles.load(paths, today, drafts=drafts, release=judged_as, within=bounded)
     if not (files.loaded.policies or files.loaded.exceptions):
         kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"

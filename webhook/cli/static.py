@@ -35,7 +35,7 @@ def policies(
 ) -> tuple[list[JsonObject], list[str]]:
     """The guard and the policies of files, each with its bindings, and a line for each omission.
 
-    Raises InputError, PolicyFilesError and FileError for what an API server of that release would not start with.
+    Raises InputError and FileError for what an API server of that release would not start with.
     """
     if not release.reserves_static_names:
         instead = "apply what cks-admission export native prints, and let the service write the guard"

@@ -27,7 +27,7 @@ from webhook.cli.output import say, style, to_yaml
 from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
-from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
+from webhook.sources.policyfiles import PolicyFiles
 
 
 class _Verdict(NamedTuple):
@@ -229,7 +229,7 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
 
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:
     paths = [str(file.parent / name) for name in suite.policies]
-    with reading(PolicyFilesError):
+    with reading(FileError):
         loaded = policyfiles.load(paths, today, drafts=True, release=release, within=bounded)
     problems = []
     if not loaded.loaded.policies:

@@ -274,7 +274,7 @@ class _Patch(Struct):
 
 
 class Recorded(Struct, rename="camel"):
-    """A record. masked: how many values of its objects were masked. left_out: why it has no content, else empty."""
+    """A record. masked: how many values of its objects were masked."""
 
     path: str
     request: AdmissionRequest
@@ -283,7 +283,6 @@ class Recorded(Struct, rename="camel"):
     kubernetes: str = ""
     content: str = "none"
     masked: int = 0
-    left_out: str = ""
     namespace_labels: dict[str, str] | None = None
     patch: _Patch = field(default_factory=_Patch)
 

@@ -49,8 +49,9 @@ from webhook.cli.main import main as command_line
 from webhook.cli.output import to_json, to_yaml
 from webhook.cli.test import target
 from webhook.files import manifest
+from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
-from webhook.sources.policyfiles import PolicyFiles, PolicyFilesError
+from webhook.sources.policyfiles import PolicyFiles
 
 LARGEST = 3 * 2**20
 """The characters that a trial may have, as much as a write to the API server."""
@@ -182,7 +183,7 @@ def suite(trial: Trial) -> str:
 
     Raises InputError if a text cannot be used.
     """
-    with _files(trial), reading(PolicyFilesError):
+    with _files(trial), reading(FileError):
         (obj, *_), files = judging.read_objects(["object.yaml"]), _policies(trial)
         old = judging.read_objects(["old.yaml"]) if trial.old.strip() else []
     case: dict[str, Any] = {
@@ -218,7 +219,7 @@ def _files(trial: Trial) -> Iterator[None]:
 
 
 def _policies(trial: Trial) -> PolicyFiles:
-    """The policies of a trial. Raises PolicyFilesError."""
+    """The policies of a trial. Raises FileError."""
     today = datetime.now(UTC).date()
     return policyfiles.read([("policy.yaml", trial.policy)], today, drafts=True, release=named(trial.release))
 

@@ -28,6 +28,7 @@ from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.kubernetes.release import NEWEST, Release
 from policies.rbac import RbacError, Rights
 from webhook.files import manifest, yamlfile, yamltext
+from webhook.files.yamlfile import FileError
 
 _CRD = "CustomResourceDefinition"
 
@@ -40,10 +41,10 @@ def _anywhere(_: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-class PolicyFilesError(Exception):
+class PolicyFilesError(FileError):
     """Policies cannot be used. The text has all problems, each with file, line, column and field.
 
-    problems: those of the documents; empty if a file cannot be read.
+    problems: those of the documents; empty if they are about rights.
     """
 
     def __init__(self, text: str, problems: tuple[Problem, ...] = ()) -> None:
@@ -90,18 +91,15 @@ def load(
 ) -> PolicyFiles:
     """The contents of files, and of directories recursively. For the rest see `read`.
 
-    Raises PolicyFilesError and OSError.
+    Raises FileError and OSError.
     """
     return read(texts(paths), today, drafts=drafts, release=release, within=within)
 
 
 def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The names and texts of files, and of those in directories. Raises PolicyFilesError, and OSError."""
+    """The names and texts of files, and of those in directories. Raises FileError, and OSError."""
     for file, named in ((file, Path(path)) for path in paths for file in files(path)):
-        try:
-            yield str(file), yamlfile.decoded(str(file), yamlfile.content(file, pipes=file == named))
-        except yamlfile.FileError as error:
-            raise PolicyFilesError(str(error)) from None
+        yield str(file), yamlfile.decoded(str(file), yamlfile.content(file, pipes=file == named))
 
 
 def read(
@@ -112,19 +110,16 @@ def read(
     release: Release = NEWEST,
     within: Within = _anywhere,
 ) -> PolicyFiles:
-    """The contents of files, given by names and texts. Raises PolicyFilesError.
+    """The contents of files, given by names and texts. Raises FileError, as `of_parts` does.
 
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
     warning; else it is an error. Other objects are then read as the API server reads them, for no API server does.
     release: that of the API server that would take them. within: the block in which a file is compiled.
     """
     parts_read: list[Part] = []
-    try:
-        for name, text in files:
-            with within(name):
-                parts_read += parts(text, name, release)
-    except yamlfile.FileError as error:
-        raise PolicyFilesError(str(error)) from None
+    for name, text in files:
+        with within(name):
+            parts_read += parts(text, name, release)
     return of_parts(parts_read, today, drafts=drafts, release=release)
 
 

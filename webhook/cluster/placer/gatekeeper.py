@@ -14,7 +14,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, NoReturn
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -23,7 +22,7 @@ from policies.topology.annotation import GATE
 from policies.topology.placer.opening import Opening
 from policies.topology.placer.placer import Look, Notice, Placed, Waiting
 from policies.topology.placer.placer import Subject as About
-from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch, named, resource_path
+from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, named, resource_path, several
 from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
@@ -43,25 +42,6 @@ _REPEAT_SECONDS: Final = 2700.0
 # Openings and the Lease share the connections, and the API server's patience, with Events.
 _MOST_AT_ONCE: Final = 2
 _MOST: Final = 500
-_EVENT_SECONDS: Final = 10.0
-
-
-class _Failure(msgspec.Struct, rename="camel"):
-    message: str = ""
-    last_timestamp: str | None = None
-    event_time: str | None = None
-
-    @property
-    def at(self) -> str:
-        """When it was said last, in a form that sorts."""
-        return self.last_timestamp or self.event_time or ""
-
-
-class _Failures(msgspec.Struct):
-    items: list[_Failure]
-
-
-_FAILURES = msgspec.json.Decoder(_Failures)
 
 
 class Herald:
@@ -133,13 +113,12 @@ class Herald:
     async def _failure(self, about: About) -> str:
         selector = f"involvedObject.uid={about.uid},reason=FailedCreate"
         path = resource_path("v1", "events", about.namespace)
-        call = Call("GET", path, (("fieldSelector", selector),), seconds=_EVENT_SECONDS)
         try:
-            failures = _FAILURES.decode(await fetch(self._api, call)).items
-        except (ClusterError, *UNREADABLE):
+            failures = await several(self._api, path, (("fieldSelector", selector),))
+        except ClusterError:
             return ""
-        last = max(failures, key=lambda failure: failure.at, default=None)
-        return f" FailedCreate: {last.message}" if last else ""
+        last = max(failures, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""), default={})
+        return f" FailedCreate: {last.get('message', '')}" if last else ""
 
     async def _write(self, about: About, reason: Reason, message: str, *, warning: bool = True) -> None:
         subject = Subject(about.api_version, about.kind, about.namespace, about.name, about.uid)

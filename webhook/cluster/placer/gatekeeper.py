@@ -44,7 +44,7 @@ _MOST_AT_ONCE: Final = 2
 _MOST: Final = 500
 
 
-class Herald:
+class GangEvents:
     """Writes Events, few at a time. What finds no room is said after the next look, or never if it was `Placed`."""
 
     def __init__(self, api: ApiClient, clock: Clock) -> None:
@@ -177,7 +177,7 @@ class Gatekeeper:
         self._leading = leading
         self._measures = measures
         self._clock = clock or Clock()
-        self._herald = Herald(api, self._clock)
+        self._events = GangEvents(api, self._clock)
         self._limit = asyncio.Semaphore(MOST_AT_ONCE)
         self._refusals: set[int] = set()
         self._knows: Literal["nothing", "listing", "all"] = "nothing"
@@ -219,7 +219,7 @@ class Gatekeeper:
 
     async def stop(self) -> None:
         """End what is still under way after `run`."""
-        await self._herald.stop()
+        await self._events.stop()
 
     async def look(self) -> Look:
         """Look once, open gates, and begin to write Events."""
@@ -330,17 +330,17 @@ class Gatekeeper:
         placed, rest = [], iter(refusals)
         for one in look.placed:
             if refused := next(filter(None, [*islice(rest, one.pods)]), ""):
-                self._herald.refused(one.about, refused)
+                self._events.refused(one.about, refused)
             else:
-                self._herald.placed(one)
+                self._events.placed(one)
                 placed.append(one)
         now = self._now()
         for waiting in look.queue:
-            if (due := self._herald.waits(waiting)) > now:
+            if (due := self._events.waits(waiting)) > now:
                 self._wake = min(self._wake, due)
         for notice in look.notices:
-            self._herald.notice(notice)
-        self._herald.forget()
+            self._events.notice(notice)
+        self._events.forget()
         return placed
 
     def _now(self) -> float:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, NamedTuple, NoReturn
-
-import msgspec
+from typing import Final, NamedTuple, NoReturn
 
 from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import seconds
-from webhook.cluster.api.call import ApiClient, Call, fetch, one, pages, resource_path
+from webhook.cluster.api.call import ApiClient, Call, decoded, fetch, one, pages, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 
@@ -21,7 +19,6 @@ STALE_SECONDS: Final = 45.0
 _REMEDY: Final = (
     "gangs with a placement wait; look at the Pods of the placer, or open all gates by `cks-admission topology release`"
 )
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class PlacerLookout:
@@ -85,7 +82,7 @@ async def gated(api: ApiClient, namespace: str = "") -> list[GatedPod]:
         for raw in page.items or ():
             if _GATE not in bytes(raw):
                 continue
-            pod = _OBJECT.decode(raw)
+            pod = decoded(raw, "GET pods")
             names = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
             if GATE in names:
                 metadata, created = pod["metadata"], None

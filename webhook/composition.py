@@ -9,24 +9,26 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import structlog
 
 from policies.kubernetes.release import NEWEST
+from webhook.audit.owners import Owners
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.events import Events
+from webhook.cluster.facts.workloads import owner_reader
+from webhook.cluster.watches.cluster import Followed
 from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError, TracingSettings
 from webhook.decisions.log import DecisionLog, output, writer
+from webhook.decisions.refusals import Refusals
+from webhook.decisions.shadow import Shadow
 from webhook.http.app import Service
 from webhook.metrics import Metrics
 from webhook.sources.policykeeper import InCluster, PolicyKeeper, shadow_keeper, shadowed
 from webhook.sources.policyset import ConfigMaps, Directories, Source
-
-if TYPE_CHECKING:
-    from webhook.cluster.watches.cluster import Followed
-    from webhook.decisions.refusals import Refusals
-    from webhook.decisions.shadow import Shadow
 
 
 def stop_signal() -> asyncio.Future[signal.Signals]:
@@ -164,7 +166,7 @@ class Followers:
             self.shadow.install(self.keeper.rules, self.keeper.ruleset, self._service.state.served)
 
 
-async def follow(
+async def follow_answers(
     stack: AsyncExitStack, service: Service, loaded: LoadedConfiguration, cluster: Followed | None
 ) -> Followers:
     """Have the answers of a service followed until the stack is closed."""
@@ -196,12 +198,6 @@ def _decision_log(
 def _refusals(stack: AsyncExitStack, service: Service, settings: Settings, cluster: Followed | None) -> Refusals | None:
     if cluster is None or not settings.events.refusals:
         return None
-    from webhook.audit.owners import Owners  # noqa: PLC0415 - for clusters only
-    from webhook.cluster.api.clock import Clock  # noqa: PLC0415 - as above
-    from webhook.cluster.api.events import Events  # noqa: PLC0415 - as above
-    from webhook.cluster.facts.workloads import owner_reader  # noqa: PLC0415 - as above
-    from webhook.decisions.refusals import Refusals  # noqa: PLC0415 - as above
-
     api = cluster.facts.api
     events = Events(api)
     owners = Owners(owner_reader(api, rules.topology_options(settings).workloads))
@@ -218,8 +214,6 @@ async def _begin_shadow(
     cluster: Followed | None,
     log: DecisionLog | None,
 ) -> None:
-    from webhook.decisions.shadow import Shadow  # noqa: PLC0415 - nothing else needs it
-
     inside = None
     if cluster is not None:
         followed = cluster.facts.parameters

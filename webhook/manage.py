@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -28,13 +28,11 @@ from webhook.configuration.settings import Settings
 from webhook.doctor.connection import dialled
 from webhook.http import health
 from webhook.http.health import Readiness
+from webhook.logs import Sink
 from webhook.metrics import Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
+from webhook.sources.policykeeper import PolicyKeeper
 from webhook.version import VERSION
-
-if TYPE_CHECKING:
-    from webhook.logs import Sink
-    from webhook.sources.policykeeper import PolicyKeeper
 
 
 class _Parts(NamedTuple):

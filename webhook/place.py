@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,11 +26,9 @@ from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
 from webhook.http import health
 from webhook.http.health import Readiness
+from webhook.logs import Sink
 from webhook.metrics import Metrics
 from webhook.version import VERSION
-
-if TYPE_CHECKING:
-    from webhook.logs import Sink
 
 
 @asynccontextmanager

@@ -19,8 +19,25 @@ import structlog
 from policies.engine.facts import StaticFacts
 from webhook.authority import trusted
 from webhook.certificates import Certificates, Upkeep
-from webhook.cluster.replicas.webhooks import Recognition
-from webhook.composition import Followers, follow, keeper, measure_lag, measured_collections, run, stop_signal, trace
+from webhook.cluster.api.call import Connection
+from webhook.cluster.facts import scheduling
+from webhook.cluster.facts.facts import ClusterFacts
+from webhook.cluster.facts.scheduling import Ask
+from webhook.cluster.placer.gates import PlacerLookout
+from webhook.cluster.replicas.checks import Leader, checks
+from webhook.cluster.replicas.replica import Replica, joined
+from webhook.cluster.replicas.webhooks import Recognition, Webhooks
+from webhook.cluster.watches.cluster import Followed, WatchAges, follow
+from webhook.composition import (
+    Followers,
+    follow_answers,
+    keeper,
+    measure_lag,
+    measured_collections,
+    run,
+    stop_signal,
+    trace,
+)
 from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
 from webhook.configuration.settings import Settings, SettingsError
@@ -28,21 +45,14 @@ from webhook.heavy import SlowPolicies
 from webhook.http import health
 from webhook.http.app import Service
 from webhook.http.decision import Served, ServingState
+from webhook.logs import Sink
 from webhook.metrics import Metrics
+from webhook.registration.registrar import Registrar, RegistrarInputs
+from webhook.sources.policykeeper import PolicyKeeper
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-    from webhook.cluster.facts.facts import ClusterFacts
-    from webhook.cluster.facts.scheduling import Ask
     from webhook.cluster.placer.follower import Follower
-    from webhook.cluster.placer.gates import PlacerLookout
-    from webhook.cluster.replicas.replica import Replica
-    from webhook.cluster.replicas.webhooks import Webhooks
-    from webhook.cluster.watches.cluster import Followed
-    from webhook.logs import Sink
-    from webhook.registration.registrar import Registrar
-    from webhook.sources.policykeeper import PolicyKeeper
 
 
 class _Parts(NamedTuple):
@@ -104,7 +114,7 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, log_line
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen, _slow(parts))
-        followers = await follow(stack, service, configuration.current, parts.cluster)
+        followers = await follow_answers(stack, service, configuration.current, parts.cluster)
         trace(stack, service, settings.tracing)
         # Last, because an open port promises that the rules are in force.
         probed = await stack.enter_async_context(health.opened(service.health_app(), settings.health))
@@ -132,29 +142,23 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
     lookout: PlacerLookout | None = None
     webhooks: Webhooks | None = None
     replica: Replica | None = None
-    if settings.cluster.is_given:  # what is imported here costs 16 MB, and numpy for placers
+    if settings.cluster.is_given:
         cluster = await _cluster(stack, settings)
         api, measures.kubernetes = cluster.facts.api, cluster.release
         if settings.topology.action != "off":
             # The rule loads it, and numpy, for the first gang, whose review must not wait for that.
             import_module("policies.topology.choice")
         if roles.places(settings):
-            from webhook.place import placing  # noqa: PLC0415 - as above
+            from webhook.place import placing  # noqa: PLC0415 - numpy is for placers
 
             placement = await stack.enter_async_context(placing(cluster.facts, settings, measures))
         if settings.place.apart and roles.gates(settings):
-            from webhook.cluster.placer.gates import PlacerLookout  # noqa: PLC0415 - as above
-
             lookout = PlacerLookout(api, namespace, settings.place.lease)
             run(stack, "placer's Lease", lookout.run())
         stack.push_async_callback(taking_part.aclose)
         if settings.registration.writes:
-            from webhook.cluster.replicas.replica import joined  # noqa: PLC0415 - as above
-
             replica = await taking_part.enter_async_context(joined(api, settings))
         if settings.manage.apart:
-            from webhook.cluster.replicas.webhooks import Webhooks  # noqa: PLC0415 - as above
-
             webhooks = Webhooks(api, settings.registration.name)
             await webhooks.start()
             stack.push_async_callback(webhooks.stop)
@@ -209,8 +213,6 @@ def _look_around(parts: _Parts, service: Service) -> None:
     """Begin the looks of a process that may lead, for as long as it takes part."""
     if parts.replica is None or parts.facts is None or parts.settings.manage.apart:
         return
-    from webhook.cluster.replicas.checks import Leader, checks  # noqa: PLC0415 - for clusters only
-
     state, leadership = service.state, parts.replica.leadership
     leader = Leader(
         parts.facts.api,
@@ -251,7 +253,6 @@ def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]
     replica, cluster = parts.replica, parts.cluster
     if replica is None or cluster is None or not parts.settings.registration.writes:
         return None
-    from webhook.registration.registrar import Registrar, RegistrarInputs  # noqa: PLC0415 - for clusters only
 
     def inputs() -> RegistrarInputs:
         policies = parts.keeper.rules if parts.keeper.complete else None
@@ -300,8 +301,6 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
     """Make the ages of the watches a metric, a reason of readiness and a line of the log."""
     if parts.cluster is None:
         return
-    from webhook.cluster.watches.cluster import WatchAges  # noqa: PLC0415 - for clusters only
-
     sources = [one for one in (parts.cluster, parts.replica, parts.webhooks, parts.placement) if one is not None]
     ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
     parts.measures.watches = ages
@@ -312,8 +311,6 @@ def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> No
 
 async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
     from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-    from webhook.cluster.facts.facts import ClusterFacts  # noqa: PLC0415 - as above
-    from webhook.cluster.watches.cluster import follow  # noqa: PLC0415 - as above
 
     chosen = settings.cluster
     api: Connection = await stack.enter_async_context(
@@ -336,8 +333,6 @@ async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
 
 def _support(api: Connection, settings: Settings) -> Ask:
     """Asks what the cluster does about topology constraints: by a dry run, or what `manage` found out by one."""
-    from webhook.cluster.facts import scheduling  # noqa: PLC0415 - for clusters only
-
     if settings.manage.apart:
         return partial(scheduling.published, api, settings.registration.name)
     return partial(scheduling.probed, api, settings.cluster.namespace)

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import structlog
 from cryptography import x509
@@ -30,15 +30,12 @@ from certs.plan import (
 )
 from webhook.certificates import Renewed, Trusted, by_all
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.webhooks import WatchState
+from webhook.cluster.replicas.lease import Leadership
+from webhook.cluster.replicas.webhooks import WatchState, Webhooks
+from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Registration
 from webhook.metrics import Metrics
 from webhook.registration.configurations import is_own
-
-if TYPE_CHECKING:
-    from webhook.cluster.replicas.lease import Leadership
-    from webhook.cluster.replicas.webhooks import Webhooks
-    from webhook.cluster.watches.secrets import SecretStore
 
 
 class _Rewrite(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import structlog
 from cryptography import x509
@@ -18,13 +18,10 @@ from certs.material import issued_by, titled
 from certs.plan import Ensured
 from certs.serving import FollowedFiles, ServingContext
 from certs.store import DirectoryStore, ensure
+from webhook.cluster.replicas.replica import Replica
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
-
-if TYPE_CHECKING:
-    from webhook.cluster.replicas.replica import Replica
-    from webhook.registration.registrar import Registrar
-
+from webhook.registration.registrar import Registrar
 
 Trusted = Callable[[x509.Certificate], bool]
 """Whether all clients know a CA."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import structlog
 
@@ -17,9 +17,11 @@ from policies.engine.request import JsonObject
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import Release
 from policies.topology.topology import Catalog
+from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.replicas import webhooks as cluster
+from webhook.cluster.replicas.webhooks import Webhooks
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Registration, Settings
@@ -47,10 +49,6 @@ from webhook.registration.drift import (
     foreign,
     is_unregistered,
 )
-
-if TYPE_CHECKING:
-    from webhook.cluster.api.client import Connection
-    from webhook.cluster.replicas.webhooks import Webhooks
 
 # A Service includes a process only after a probe found it ready, every 5 s in the chart. Then the endpoints and the
 # proxies of all Nodes have to be updated.

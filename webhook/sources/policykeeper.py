@@ -7,7 +7,7 @@ import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import structlog
 
@@ -19,6 +19,9 @@ from policies.engine.request import mapping
 from policies.engine.ruleset import RuleSet
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.topology import Catalog
+from webhook.cluster.watches.cluster import ServedRelease
+from webhook.cluster.watches.parameters import ClusterParameters
+from webhook.cluster.watches.policies import NativePolicies
 from webhook.configuration import rules
 from webhook.configuration.configuration import LoadedConfiguration, changed_names, flattened_changes
 from webhook.configuration.rules import PolicyRules
@@ -30,11 +33,6 @@ from webhook.metrics import Metrics
 from webhook.sources import policyset
 from webhook.sources.policyset import Directories, Native, PolicySet, Source
 from webhook.sources.reading import Content, Readings
-
-if TYPE_CHECKING:
-    from webhook.cluster.watches.cluster import ServedRelease
-    from webhook.cluster.watches.parameters import ClusterParameters
-    from webhook.cluster.watches.policies import NativePolicies
 
 T = TypeVar("T")
 Changes = Callable[[], AsyncIterator[None]]

@@ -8,16 +8,14 @@ import secrets
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from webhook.cluster.api.call import Connection
 from webhook.cluster.replicas.lease import Leadership
 from webhook.cluster.replicas.webhooks import Webhooks
+from webhook.cluster.watches.reflector import Reflector
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Settings
-
-if TYPE_CHECKING:
-    from webhook.cluster.watches.reflector import Reflector
 
 
 class Replica(NamedTuple):

@@ -71,19 +71,18 @@ Resource = Annotated[
     _check(_RESOURCE.fullmatch, "write the plural in lower case and its group, such as ippools.example.org"),
     _check(lambda text: text != "pods", "people write Pods, and an outage would let all of them pass"),
 ]
+_SERVICE_URL, _ADDRESS = r"^(https://[^?#@]+)?$", r"^(https?://\S{1,500})?$"
 ServiceUrl = Annotated[
     str,
-    _check(
-        re.compile(r"(https://[^?#@]+)?").fullmatch,
-        "write https://HOST[:PORT][/PATH]",
-    ),
+    _check(re.compile(_SERVICE_URL).fullmatch, "write https://HOST[:PORT][/PATH]"),
+    Field(json_schema_extra={"pattern": _SERVICE_URL}),
 ]
 Address = Annotated[
     str,
     _check(
-        re.compile(r"(https?://\S{1,500})?").fullmatch,
-        "write http://ADDRESS or https://ADDRESS, at most 500 characters without blanks",
+        re.compile(_ADDRESS).fullmatch, "write http://ADDRESS or https://ADDRESS, of at most 500 letters and no blanks"
     ),
+    Field(json_schema_extra={"pattern": _ADDRESS}),
 ]
 ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(lambda text: text and named(text).name)]
 RuleAction = Annotated[Action, BeforeValidator(_on_or_off)]

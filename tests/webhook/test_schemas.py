@@ -94,12 +94,8 @@ def test_mistakes_are_marked(name: str, text: str, faults: list[str]) -> None:
 
 
 def test_what_the_commands_print_passes() -> None:
-    """The reference of the configuration and the report of check about the examples are right by their schemas."""
-    text = run("check", "-f", str(_ROOT / "examples"), "-o", "json").stdout
-
+    """The reference of the configuration is right by its schema."""
     assert _wrong("configuration", run("export", "configuration").stdout) == []
-    assert _wrong("report", text) == []
-    assert len(json.loads(text)) == 3
     assert len(_SUITES) > 10
 
 

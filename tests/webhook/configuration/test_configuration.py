@@ -284,14 +284,15 @@ async def test_a_mounted_config_map(tmp_path: Path) -> None:
     await asyncio.wait([running])
 
 
-def test_a_start_that_is_refused(tmp_path: Path) -> None:
+async def test_a_start_that_is_refused(tmp_path: Path) -> None:
     """From the start nothing can be in force but what is right: the reasons are raised."""
     with pytest.raises(SettingsError, match=r"cks\.yaml:1: label: unknown key; did you mean labels\?$"):
         _Files(tmp_path, label={})
     with pytest.raises(SettingsError, match=r"none\.yaml: cannot be read: No such file or directory$"):
         _Files(tmp_path, topology={"files": ["none.yaml"]})
+    files = _Files(tmp_path, exceptions=[{"rules": ["label"], "reason": "x", "until": "2099-01-01"}])
     with pytest.raises(SettingsError, match=f"^{_UNKNOWN} selectors$"):
-        _Files(tmp_path, exceptions=[{"rules": ["label"], "reason": "x", "until": "2099-01-01"}])
+        await files.keeper.start()
 
 
 def test_names() -> None:

@@ -18,7 +18,7 @@ from policies.engine.ruleset import RuleSet
 from policies.engine.violation import Violation
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.registration.configurations import Client, Timeouts, configurations
+from webhook.registration.configurations import registered
 from webhook.sources import policyfiles
 
 pytestmark = pytest.mark.usefixtures("no_packs")
@@ -41,6 +41,8 @@ kind: MutatingAdmissionPolicyBinding
 metadata: {name: change}
 spec: {policyName: change}
 """
+_TIMEOUTS = {"timeoutSeconds": 5, "openTimeoutSeconds": 3, "essentialTimeoutSeconds": 1}
+_REGISTERED = Settings.model_validate({"registration": {"url": "https://x", **_TIMEOUTS}})
 _REFUSING: Json = {rule: {"action": "deny"} for rule in ("tolerations", "sunk", "topology")}
 _NO_OTHERS: Json = {rule: {"action": "off"} for rule in ("tolerations", "sunk", "topology", "selectors")}
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cks-admission"]}
@@ -61,8 +63,7 @@ def _rules(*texts: str, **settings: Any) -> RuleSet:
 
 def _webhooks(ruleset: RuleSet) -> dict[str, Json]:
     """The entries, by path and first part of the name."""
-    client, timeouts = Client(b"", "https://x"), Timeouts(5, 3, 1)
-    found = configurations(ruleset, client, name="cks", own_namespace="cks-admission", timeouts=timeouts)
+    found = registered(_REGISTERED, b"", ruleset)
     webhooks = [webhook for configuration in found for webhook in configuration["webhooks"]]
     return {
         f"{webhook['clientConfig']['url'].removeprefix('https://x')} {webhook['name'].partition('.')[0]}": webhook

@@ -181,11 +181,13 @@ def _bundle(bundle: bytes, *others: Json, **sections: Any) -> Case:
 def _secret(secret: Any, days: float = 0, **sections: Any) -> Case:
     chosen = _chosen(**sections)
     trusted = connection.trusts({_VALIDATING: [_entry(_OURS.cert_pem)]}, chosen)[0]
-    return connection.check_secret(secret, trusted, chosen, _NOW + timedelta(days=days))
+    found = connection.check_secrets(secret, None, trusted, chosen, _NOW + timedelta(days=days))
+    return [one for one in found if one.where == "Secret cloud/ca"]
 
 
 def _leaf(secret: Any, days: float = 0, **sections: Any) -> Case:
-    return connection.check_leaf(secret, _chosen(**sections), _NOW + timedelta(days=days))
+    found = connection.check_secrets(_STORED, secret, [], _chosen(**sections), _NOW + timedelta(days=days))
+    return [one for one in found if one.where == "Secret cloud/leaf"]
 
 
 _UNREACHED = ShownChain(Endpoint(_NAME, "10.0.0.1", 9443), Unread("no route"))

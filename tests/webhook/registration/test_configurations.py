@@ -12,10 +12,7 @@ from policies.engine.rule import Hook, HookCondition, Rule
 from policies.engine.ruleset import RuleSet
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import (
-    Client,
     Owner,
-    Timeouts,
-    configurations,
     owned,
     registered,
     without_guard,
@@ -23,12 +20,12 @@ from webhook.registration.configurations import (
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 _ENCODED = base64.b64encode(_BUNDLE).decode()
-_SERVICE = Client(_BUNDLE, namespace="cloud", service="svc", port=8443)
+_SERVICE: Json = {"service": "svc", "servicePort": 8443}
 _CREATE_PODS = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
 _WRITE_ALL = ResourceRule(("CREATE", "UPDATE"), ("*",), ("*/*",))
 _IS_RED = HookCondition("is-red", "object.spec.colour == 'red'")
 _IS_BIG = HookCondition("is-big", "object.spec.size > 3")
-_TIMEOUTS = Timeouts(7, 3, 1)
+_TIMEOUTS = {"timeoutSeconds": 7, "openTimeoutSeconds": 3, "essentialTimeoutSeconds": 1}
 _RED_AND_BIG = "(// is-red\n(object.spec.colour == 'red') &&\n// is-big\n(object.spec.size > 3))"
 _RED, _BIG = "(// is-red\n(object.spec.colour == 'red'))", "(// is-big\n(object.spec.size > 3))"
 _OWN = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["cloud"]}
@@ -38,8 +35,11 @@ def _rule(name: str, *hooks: Hook, namespaces: LabelSelector | None = None, acti
     return Rule(name, hooks, action, frozenset(), namespaces or LabelSelector())
 
 
-def _configurations(*rules: Rule, client: Client = _SERVICE, own_namespace: str = "cloud") -> list[Json]:
-    return configurations(RuleSet(rules), client, name="cks", own_namespace=own_namespace, timeouts=_TIMEOUTS)
+def _configurations(
+    *rules: Rule, client: Json = _SERVICE, own_namespace: str = "cloud", bundle: bytes = _BUNDLE
+) -> list[Json]:
+    chosen = {"cluster": {"namespace": own_namespace}, "registration": {"name": "cks", **_TIMEOUTS, **client}}
+    return [dict(one) for one in registered(Settings.model_validate(chosen), bundle, RuleSet(rules))]
 
 
 def _webhooks(*rules: Rule, **more: Any) -> list[Json]:
@@ -99,24 +99,31 @@ def test_a_whole_registration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "config"),
+    ("client", "bundle", "config"),
     [
         # Without a bundle the roots of the system count.
         (
-            Client(b"", namespace="cloud", service="svc"),
+            {"service": "svc"},
+            b"",
             {"service": {"name": "svc", "namespace": "cloud", "path": "/mutate/pods", "port": 443}},
         ),
         (
-            Client(_BUNDLE, "https://127.0.0.1:9443"),
+            {"url": "https://127.0.0.1:9443"},
+            _BUNDLE,
             {"url": "https://127.0.0.1:9443/mutate/pods", "caBundle": _ENCODED},
         ),
-        (Client(b"", "https://example.org/base/", "cloud", "svc"), {"url": "https://example.org/base/mutate/pods"}),
+        (
+            {"url": "https://example.org/base/", "service": "svc"},
+            b"",
+            {"url": "https://example.org/base/mutate/pods"},
+        ),
     ],
     ids=["service", "url", "url-with-a-path-wins-over-a-service"],
 )
-def test_the_service_is_reached_by_url_or_service(client: Client, config: Json) -> None:
+def test_the_service_is_reached_by_url_or_service(client: Json, bundle: bytes, config: Json) -> None:
     """The API server is given one way in, and the CA bundle where there is one."""
-    (webhook,) = _webhooks(_rule("fixer", Hook("mutate", "pods", (_CREATE_PODS,), "Ignore")), client=client)
+    fixer = _rule("fixer", Hook("mutate", "pods", (_CREATE_PODS,), "Ignore"))
+    (webhook,) = _webhooks(fixer, client=client, bundle=bundle)
 
     assert webhook["clientConfig"] == config
 

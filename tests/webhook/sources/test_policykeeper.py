@@ -214,7 +214,8 @@ async def _started(directory: Path, name: str) -> _Upgraded:
     """It was started with 1.36 and a policy of a name."""
     settings = _loaded(policies={"directories": [str(directory)]})
     served = _ServedRelease("1.36")
-    cluster = InCluster(served, None, None, list)
+    release: Any = served
+    cluster = InCluster(release, None, None, list)
     sources = [Directories((str(directory),))]
     keeper = PolicyKeeper(settings.settings, sources, Metrics(), settings.catalog, cluster)
     (directory / "policy.yaml").write_text(policy(name, "false", "Never."), encoding="utf-8")

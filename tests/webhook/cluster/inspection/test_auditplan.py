@@ -6,7 +6,7 @@ import pytest
 
 from policies.engine.request import GroupVersionResource
 from webhook.audit import rules
-from webhook.audit.finding import UnknownKindError
+from webhook.audit.finding import AuditError
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.auditing import units
 from webhook.configuration.rules import workload_table
@@ -71,7 +71,7 @@ def test_a_kind_without_a_rule_is_left_out() -> None:
     silent = rules.made(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files).ruleset
 
     assert [unit.key for unit in units(_CLUSTER, silent, _WORKLOADS, (), ("pods", "events"))] == ["/api/v1/pods"]
-    with pytest.raises(UnknownKindError, match="--kind events: no rule or policy is about it"):
+    with pytest.raises(AuditError, match="--kind events: no rule or policy is about it"):
         units(_CLUSTER, silent, _WORKLOADS, (), ("events",))
-    with pytest.raises(UnknownKindError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
+    with pytest.raises(AuditError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
         units(_CLUSTER, silent, _WORKLOADS, (), ("Deplyment",))

@@ -242,7 +242,8 @@ async def test_missing_pods_are_explained_by_their_controller(server: PodApi, wo
         site.pass_by(30)
         await until(lambda: server.events("Waiting"))
 
-    assert server.lists(EVENTS)[0] == {"fieldSelector": "involvedObject.uid=Job-train,reason=FailedCreate"}
+    query = {"fieldSelector": "involvedObject.uid=Job-train,reason=FailedCreate", "limit": "500"}
+    assert server.lists(EVENTS)[0] == query
     assert server.events("Waiting") == ["2 of 3 Pods exist. FailedCreate: quota of today"]
 
 

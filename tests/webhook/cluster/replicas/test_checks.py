@@ -21,7 +21,6 @@ from policies.engine.ruleset import RuleSet
 from webhook.audit.record import Record
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.api.events import Subject
 from webhook.cluster.inspection.listing import Lister
 from webhook.cluster.inspection.reports import Place, leave
 from webhook.cluster.replicas.checks import (
@@ -32,7 +31,6 @@ from webhook.cluster.replicas.checks import (
     AuditCheck,
     NodeSurvey,
     PeriodicCheck,
-    RepeatedEvents,
     WaitingPods,
     lacked,
 )
@@ -92,102 +90,6 @@ async def test_a_failure_is_logged_once(api: Connection, times: Times) -> None:
         ("not looked", "b"),
         ("not looked", "b"),
     ]
-
-
-_EVENTS = "/api/v1/namespaces/team/events"
-
-
-async def _look_at(notices: RepeatedEvents, *names: str) -> None:
-    """A look that has something to say about each of these Pods."""
-    with notices.look():
-        for name in names:
-            if notices.is_due(name):
-                await notices.write(name, Subject("v1", "Pod", "team", name, name), "DomainLost", "So.", occasion=name)
-
-
-def _named(server: FakeApi) -> list[str]:
-    """The names of the Pods that an Event was sent for."""
-    return [json.loads(seen.body)["involvedObject"]["name"] for seen in server.seen if seen.method == "POST"]
-
-
-async def test_each_is_told_once_while_it_is_there(server: FakeApi, api: Connection, times: Times) -> None:
-    """What a look finds again is not told again, unless a look in between did not find it."""
-    notices = RepeatedEvents(api, times.clock)
-
-    for names in (["a", "b"], ["a", "b", "c"], ["a"], ["a", "b"]):
-        await _look_at(notices, *names)
-
-    assert _named(server) == ["a", "b", "c", "b"]
-
-
-async def test_a_refusal_ends_the_events_of_a_look(server: FakeApi, api: Connection, times: Times) -> None:
-    """Without the right one Event is tried in each look; with it, all are written. Each change of the answer is logged.
-
-    So is what worked in between and fails again.
-    """
-    notices = RepeatedEvents(api, times.clock)
-    numbers = []
-
-    with capture_logs() as logs:
-        for look, code in enumerate((403, 403, 500, 0, 403)):
-            if code:
-                server.fail(_EVENTS, code, status(code, "no"))
-            await _look_at(notices, *(f"{'late' if look == 4 else 'early'}-{number}" for number in range(20)))
-            numbers.append(len(_named(server)))
-
-    right = "; a ClusterRole must allow the service's account to create events"
-    forbidden, broken = (f"the API server refused POST {_EVENTS} at {server.url} ({code}: no)" for code in (403, 500))
-    assert numbers == [1, 2, 3, 23, 24]
-    assert logs == [
-        {"event": "could not write Events", "log_level": "warning", "reason": reason}
-        for reason in (forbidden + right, broken, forbidden + right)
-    ]
-
-
-@pytest.mark.parametrize(("code", "numbers"), [(409, [3, 3]), (404, [3, 3]), (500, [1, 4])])
-async def test_what_an_answer_means(
-    code: int, numbers: list[int], server: FakeApi, api: Connection, times: Times
-) -> None:
-    """An Event that is there, or whose Namespace is gone, is settled; any other failure waits for the next look."""
-    server.fail(_EVENTS, code, status(code, "no"))
-    notices = RepeatedEvents(api, times.clock)
-
-    sent = []
-    for _ in range(2):
-        await _look_at(notices, "a", "b", "c")
-        sent.append(len(_named(server)))
-
-    assert sent == numbers
-
-
-async def test_a_look_that_breaks_off_forgets_nothing(server: FakeApi, api: Connection, times: Times) -> None:
-    """What was told before stays told, and so does what the broken look itself told."""
-    notices = RepeatedEvents(api, times.clock)
-    await _look_at(notices, "a", "b")
-
-    async def broken() -> None:
-        with notices.look():
-            await notices.write("c", Subject("v1", "Pod", "team", "c", "c"), "DomainLost", "So.", occasion="c")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        await broken()
-    await _look_at(notices, "a", "b", "c")
-
-    assert _named(server) == ["a", "b", "c"]
-
-
-async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:
-    """One look writes so many at most, and the next one goes on."""
-    notices = RepeatedEvents(api, times.clock)
-    names = [str(number) for number in range(MOST + 10)]
-
-    numbers = []
-    for _ in range(3):
-        await _look_at(notices, *names)
-        numbers.append(len(_named(server)))
-
-    assert numbers == [MOST, MOST + 10, MOST + 10]
 
 
 _NODES, _MAPS = "/api/v1/nodes", "/api/v1/namespaces/cks-admission/configmaps"
@@ -401,6 +303,85 @@ async def test_a_pod_that_waits_is_told_once(server: FakeApi, api: Connection, t
     assert (event["type"], event["reason"], event["message"]) == ("Warning", "AdmittedUnchanged", _MESSAGE)
     query = {"fieldSelector": "spec.nodeName=,status.phase=Pending", "resourceVersion": "0", "limit": "500"}
     assert server.lists(PATH)[0] == query
+
+
+_EVENTS = "/api/v1/namespaces/team/events"
+
+
+def _waiting(name: str) -> Json:
+    return _pod(metadata={"name": name, "namespace": "team", "uid": f"uid-{name}"})
+
+
+def _named(server: FakeApi) -> list[str]:
+    """The Pods that an Event was sent for."""
+    return [json.loads(seen.body)["involvedObject"]["name"] for seen in server.seen if seen.method == "POST"]
+
+
+async def test_a_refusal_ends_the_events_of_a_look(server: FakeApi, api: Connection, times: Times) -> None:
+    """Without the right one Event is tried in each look, and the log says so once; with it, all are written."""
+    for number in range(20):
+        server.put(PATH, _waiting(f"{number:02}"))
+    server.fail(_EVENTS, 403, status(403, "may not create events"), times=3)
+    pods = WaitingPods(leader(api, clock=times.clock))
+    numbers = []
+
+    with capture_logs() as logs:
+        for _ in range(5):
+            await pods.look()
+            numbers.append(len(_named(server)))
+
+    assert numbers == [1, 2, 3, 23, 23]
+    right = "a ClusterRole must allow the account of this process to create events"
+    reason = f"the API server refused POST {_EVENTS} at {server.url} (403: may not create events); {right}"
+    event = "could not write an Event"
+    assert logs == [{"event": event, "log_level": "warning", "kind": "Pod", "name": "team/00", "reason": reason}]
+
+
+@pytest.mark.parametrize(("code", "numbers"), [(409, [3, 3]), (404, [3, 3]), (500, [1, 4])])
+async def test_what_an_answer_means(
+    code: int, numbers: list[int], server: FakeApi, api: Connection, times: Times
+) -> None:
+    """An Event that is there, or whose Namespace is gone, is settled; any other failure waits for the next look."""
+    for name in ("a", "b", "c"):
+        server.put(PATH, _waiting(name))
+    server.fail(_EVENTS, code, status(code, "no"))
+    pods = WaitingPods(leader(api, clock=times.clock))
+
+    sent = []
+    for _ in range(2):
+        await pods.look()
+        sent.append(len(_named(server)))
+
+    assert sent == numbers
+
+
+async def test_another_failure_is_logged_again(server: FakeApi, api: Connection, times: Times) -> None:
+    """The log has a line for each change of the answer, also when what worked in between fails again."""
+    pods = WaitingPods(leader(api, clock=times.clock))
+
+    with capture_logs() as logs:
+        for number, code in enumerate((403, 403, 500, 0, 403)):
+            if code:
+                server.fail(_EVENTS, code, status(code, "no"))
+            server.put(PATH, _waiting(str(number)))
+            await pods.look()
+            server.delete(PATH, str(number), "team")
+
+    assert [event["reason"].split("(")[1][:3] for event in logs] == ["403", "500", "403"]
+
+
+async def test_many_are_told_bit_by_bit(server: FakeApi, api: Connection, times: Times) -> None:
+    """One look writes so many at most, and the next one goes on."""
+    for number in range(MOST + 10):
+        server.put(PATH, _waiting(str(number)))
+    pods = WaitingPods(leader(api, clock=times.clock))
+
+    numbers = []
+    for _ in range(3):
+        await pods.look()
+        numbers.append(len(_named(server)))
+
+    assert numbers == [MOST, MOST + 10, MOST + 10]
 
 
 _TOLERATION = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}

@@ -18,7 +18,6 @@ from webhook.authority import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import (
-    PLURALS,
     Recognition,
     WatchState,
     Webhooks,
@@ -29,6 +28,7 @@ from webhook.cluster.replicas.webhooks import (
     replace,
     unregister,
 )
+from webhook.registration.rights import CONFIGURATIONS
 
 SERVER = WebhookApi
 _GONE = {"cks-admission.dev/unregister": "true"}
@@ -99,7 +99,7 @@ async def test_an_end_within_one_glance_is_seen(server: WebhookApi, webhooks: We
 
 
 Send = Callable[[Connection], Awaitable[Any]]
-NAMES = dict.fromkeys(PLURALS, "mine")
+NAMES = dict.fromkeys(CONFIGURATIONS, "mine")
 
 
 def made(kind: str) -> dict[str, Any]:
@@ -188,7 +188,7 @@ async def test_unregister(server: FakeApi, api: Connection) -> None:
     for path in (MUTATING, VALIDATING):
         server.put(path, {"metadata": {"name": "mine"}, "webhooks": []})
 
-    assert await unregister(api, NAMES) == [f"{kind}/mine" for kind in PLURALS]
+    assert await unregister(api, NAMES) == [f"{kind}/mine" for kind in CONFIGURATIONS]
     assert await unregister(api, NAMES) == []
     assert [(seen.method, seen.path) for seen in server.seen[:4]] == [
         (method, path) for method in ("PATCH", "DELETE") for path in paths

@@ -20,7 +20,7 @@ from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor.desired import Desired
 from webhook.doctor.observation import Check, Diagnosis, PolicySource, Read, TopologyObjects, Unread, count
-from webhook.registration.rights import ADMISSION
+from webhook.registration.resources import ADMISSION
 
 _API_SERVER: Final = Check("API server")
 _POLICIES: Final = Check("policies")

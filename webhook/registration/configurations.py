@@ -37,6 +37,7 @@ from policies.labels import RULE as LABELS
 from policies.matchconditions import RESOURCE, is_essential, is_not_essential
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
+from webhook.registration.resources import API_VERSION
 
 _CLUSTER: Scope = "Cluster"
 _NAMESPACES = ResourceRule(("*",), ("",), ("namespaces/*",))
@@ -106,7 +107,6 @@ def _in_namespaces(entry: Entry) -> Resources:
 
 
 DOMAIN = "cks-admission.dev"
-API_VERSION = "admissionregistration.k8s.io/v1"
 INJECT_CA_FROM = "cert-manager.io/inject-ca-from"
 """The annotation that makes cert-manager write the CA of a Certificate (namespace/name) into every caBundle."""
 

@@ -16,7 +16,8 @@ from policies.engine.facts import NAME_LABEL
 from policies.engine.request import JsonObject
 from policies.kubernetes import name
 from webhook.configuration.settings import KeptRequirement
-from webhook.registration.configurations import API_VERSION, INJECT_CA_FROM, UNREGISTER, is_own
+from webhook.registration.configurations import INJECT_CA_FROM, UNREGISTER, is_own
+from webhook.registration.resources import API_VERSION
 
 MANAGER = "cks-admission"
 """The field manager of the service's writes."""

@@ -17,17 +17,8 @@ from policies.topology.workload import GROUP
 from webhook.audit.reports import FORMS
 from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings
+from webhook.registration.resources import ADMISSION, CONFIGURATIONS, POLICIES
 
-ADMISSION = "admissionregistration.k8s.io"
-CONFIGURATIONS = {
-    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
-    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
-}
-POLICIES = {
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
-"""The kinds and resources that are written or followed."""
 _FOLLOW = ("list", "watch")
 _LEASES = "coordination.k8s.io"
 _READ = ("get", *_FOLLOW)

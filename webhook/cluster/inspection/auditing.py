@@ -29,7 +29,7 @@ from webhook.cluster.watches.cluster import Followed, follow
 from webhook.cluster.watches.policies import joined
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
-from webhook.registration.rights import ADMISSION
+from webhook.registration.resources import ADMISSION
 from webhook.sources import policyset
 from webhook.sources.policyfiles import PolicyFiles
 from webhook.sources.policyset import Directories

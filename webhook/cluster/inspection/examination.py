@@ -43,7 +43,8 @@ from webhook.doctor.observation import (
     Unread,
 )
 from webhook.registration import outage
-from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES, Right
+from webhook.registration.resources import ADMISSION, CONFIGURATIONS, POLICIES
+from webhook.registration.rights import Right
 
 T = TypeVar("T")
 

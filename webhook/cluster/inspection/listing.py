@@ -11,7 +11,7 @@ from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError, UnreachableError
 from webhook.cluster.facts.workloads import ACCEPT
-from webhook.registration.rights import ADMISSION
+from webhook.registration.resources import ADMISSION
 
 PAGE_SIZE: Final = 200
 """Objects per request. A page of Nodes with their images has some 5 MB."""

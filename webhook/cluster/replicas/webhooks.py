@@ -18,9 +18,9 @@ from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
 from webhook.registration.announcement import closed_paths
-from webhook.registration.configurations import API_VERSION, UNREGISTER
+from webhook.registration.configurations import UNREGISTER
 from webhook.registration.drift import MANAGER, is_unregistered
-from webhook.registration.rights import ADMISSION, CONFIGURATIONS, POLICIES
+from webhook.registration.resources import ADMISSION, API_VERSION, CONFIGURATIONS, POLICIES
 
 _KINDS = {**CONFIGURATIONS, **POLICIES}
 _MANAGER = (("fieldManager", MANAGER),)

@@ -17,8 +17,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Followers, Reflector
-from webhook.registration.configurations import API_VERSION
-from webhook.registration.rights import ADMISSION, POLICIES
+from webhook.registration.resources import ADMISSION, API_VERSION, POLICIES
 
 DERIVE = "cks-admission.dev/derive"
 """The label or annotation with which a policy requests this; its value must be `true`."""

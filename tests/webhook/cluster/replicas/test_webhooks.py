@@ -28,7 +28,7 @@ from webhook.cluster.replicas.webhooks import (
     replace,
     unregister,
 )
-from webhook.registration.rights import CONFIGURATIONS
+from webhook.registration.resources import CONFIGURATIONS
 
 SERVER = WebhookApi
 _GONE = {"cks-admission.dev/unregister": "true"}

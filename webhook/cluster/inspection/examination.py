@@ -69,7 +69,7 @@ _CONNECT_SECONDS = 3.0
 _AT_ONCE = 8
 # The API server answers from memory.
 _CACHED = (("resourceVersion", "0"),)
-_WRITERS = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "customresourcedefinitions")
+_LIST_WRITERS = "list mutatingadmissionpolicies, mutatingadmissionpolicybindings and customresourcedefinitions"
 _ACCOUNT = "system:serviceaccount:"
 _ADMISSION = f"/apis/{ADMISSION}/v1"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -122,7 +122,7 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         natives=tried(_natives(api, settings), "list validatingadmissionpolicies and their bindings"),
         machines=tried(_machines(api, settings), "list nodes"),
         topologies=tried(_topologies(api, settings), "list topologies"),
-        label_writers=tried(label_writers(api, settings), f"list {' and '.join(_WRITERS)}"),
+        label_writers=tried(label_writers(api, settings), _LIST_WRITERS),
         rights=tried(_rights(api), "list roles, clusterroles and their bindings"),
         components=tried(components(api), "list daemonsets and deployments"),
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cks_admission.errors import ExpressionError
 from cks_admission.inputs import Request, admission_request, request_json
-from policies.admissionpolicy.evaluation import result
+from policies.admissionpolicy.evaluation import validator
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
@@ -20,8 +20,7 @@ from policies.admissionpolicy.evaluation.parameters import ConfigurationError
 from policies.admissionpolicy.evaluation.validator import Group, SpentError, evaluate_policy, parameters_of
 from policies.admissionpolicy.model import Binding, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
-from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_force
-from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies
+from policies.admissionpolicy.rules.policyrule import BoundPolicy, MutatingPolicies, Subject, in_force
 from policies.cel import explain
 from policies.cel.activation import activation
 from policies.cel.cases import PATCHING, RESULTS
@@ -100,7 +99,7 @@ def cause_of(reason: Reason) -> Cause:
     return Cause("" if reason.place is None else shown(reason.place), reason.detail)
 
 
-def finding_of(finding: result.Finding) -> Finding:
+def finding_of(finding: validator.Finding) -> Finding:
     """A finding with its texts."""
     source = finding.expression
     return Finding(
@@ -225,12 +224,12 @@ class Policies:
         facts = self._files.facts(date.min)
         mutated, _ = MutatingPolicies(self._mutating, self._files.parameters, self._files.schema).mutated(asked, facts)
         if mutated.denial is not None:
-            return _verdict(mutated, result.Result(), {})
+            return _verdict(mutated, validator.Result(), {})
         changed = replace(asked, object=mutated.object)
         inputs = inputs_of(changed, facts)
         matching = [*_matching(self._validating, changed, facts)]
         results = (evaluate_policy(policy, bound, self._files.parameters, inputs) for policy, bound in matching)
-        return _verdict(mutated, result.combined(results), self._costs(matching, inputs))
+        return _verdict(mutated, validator.combined(results), self._costs(matching, inputs))
 
     def _costs(self, matching: Iterable[_Matching], inputs: Inputs) -> Mapping[str, int]:
         costs: dict[str, int] = {}
@@ -262,8 +261,8 @@ def _cost(policy: CompiledPolicy, params: Mapping[str, Any] | None, inputs: Inpu
     return POLICY_LIMIT - group.remaining
 
 
-def _verdict(mutated: Mutated, validated: result.Result, costs: Mapping[str, int]) -> Verdict:
-    both = result.combined([mutated.result, validated])
+def _verdict(mutated: Mutated, validated: validator.Result, costs: Mapping[str, int]) -> Verdict:
+    both = validator.combined([mutated.result, validated])
     denial = mutated.denial or validated.denial
     return Verdict(
         allowed=denial is None,
@@ -273,11 +272,11 @@ def _verdict(mutated: Mutated, validated: result.Result, costs: Mapping[str, int
         findings=tuple(map(finding_of, both.findings)),
         ignored=tuple(map(finding_of, both.ignored)),
         warnings=tuple(
-            result.warning_text(finding.policy, finding.binding, finding.message)
+            validator.warning_text(finding.policy, finding.binding, finding.message)
             for finding in both.findings
             if "Warn" in finding.actions
         ),
-        annotations={key: result.joined_annotation(values) for key, values in both.published.items()},
+        annotations={key: ", ".join(dict.fromkeys(values)) for key, values in both.published.items()},
         object=mutated.object,
         costs=costs,
     )

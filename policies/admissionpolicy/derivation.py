@@ -5,13 +5,22 @@ write of a Pod by the user who writes the workload, with the owner and the label
 Policies are matched and evaluated with `DerivedPod.requests`, and `DerivedPod.place` translates the places of findings
 back.
 
-Source of the metadata that a controller copies: k8s.io/kubernetes' pkg/controller/controller_utils.go,
-GetPodFromTemplate.
+A rule on Pods may say "owned by one of these kinds" or "of this JobSet"; by the table of controllers it says that of
+templates. The text of a label may name fields of the workload in braces: `{metadata.name}`. There, `[*]` is the
+template's own place in the list, and `{*}` is its key in the map, in lower case. A label whose field is not set is not
+added. Not included are hashes and unique ids. Names that a controller makes up are shown as `web-0`.
+
+Sources, of the versions of 2026: pkg/controller in k8s.io/kubernetes (Jobs, StatefulSets; the metadata that is copied:
+GetPodFromTemplate in controller_utils.go); the controllers of JobSet, LeaderWorkerSet, Kubeflow's trainer (v1) and MPI
+operator, KubeRay (labelPod), Volcano (createJobPod), Knative Serving, Kubeflow's notebooks, Grove
+(podclique/components/pod) and Slinky (workerbuilder).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Final
 
 from msgspec import Struct
@@ -19,15 +28,6 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.builtin.defaults import received
 from policies.admissionpolicy.builtin.plugins import admit, generated
-from policies.admissionpolicy.controller import (
-    CONTROLLERS,
-    INDEX,
-    OWNERLESS,
-    controller_of,
-    fields_of,
-    labels_of,
-    owners_of,
-)
 from policies.admissionpolicy.model import DERIVE, Policy
 from policies.admissionpolicy.schema import built_in
 from policies.cel.reads import Reads
@@ -42,7 +42,7 @@ from policies.engine.request import (
     mapping,
 )
 from policies.kubernetes.release import NEWEST, Release
-from policies.objects.fieldpath import Location, lookup, render
+from policies.objects.fieldpath import Location, Pattern, Wildcard, lookup, parse, render
 from policies.objects.workload import PATCHES, Workload
 
 POD = GroupVersionKind("", "v1", "Pod")
@@ -72,19 +72,21 @@ _OF_THE_WORKLOAD = frozenset(
 )
 _CLAIMS = ("spec.volumes", "spec.volumes[*].name", "spec.volumes[*].persistentVolumeClaim")
 
+_OF_TOKENS = {
+    *("spec.volumes[*].name", "spec.volumes[*].projected"),
+    *("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts"),
+}
+_OF_RUNTIME_CLASSES = {"spec.tolerations", "spec.nodeSelector", "spec.overhead"}
+
 FILLED_BY_ADMISSION: Final = frozenset(
     (
         # the API server's own, and the controller's
         *("metadata.name", "metadata.uid", "metadata.creationTimestamp", "metadata.generation"),
         *("metadata.managedFields", "status"),
-        # ServiceAccount
-        *("spec.imagePullSecrets", "spec.volumes"),
-        *("spec.volumes[*].name", "spec.volumes[*].projected"),
-        *("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts"),
-        # Priority
+        # the plugins ServiceAccount, Priority and RuntimeClass
+        *("spec.imagePullSecrets", "spec.volumes", *_OF_TOKENS),
         *("spec.priority", "spec.priorityClassName", "spec.preemptionPolicy"),
-        # RuntimeClass
-        *("spec.tolerations", "spec.nodeSelector", "spec.overhead"),
+        *_OF_RUNTIME_CLASSES,
     )
 )
 """Fields that a Pod may get only at its own creation, from an admission plugin, the API server or its controller.
@@ -112,6 +114,212 @@ Not included are the variable JOB_COMPLETION_INDEX, the tolerations of a DaemonS
 custom resources add: many rules read variables and tolerations, but only rules about exactly these would have another
 verdict. Labels are in the table of controllers.
 """
+
+
+_INDEX = "batch.kubernetes.io/job-completion-index"  # the label and the annotation of the Pods of an Indexed Job
+_FIELD = re.compile(r"\{([^}]*)\}")
+
+
+class Owner(Struct, frozen=True):
+    """The object that a controller makes between a workload and its Pods. name: a text like that of a label."""
+
+    api_version: str
+    kind: str
+    name: str = "{metadata.name}-0"
+
+
+class Controller(Struct, frozen=True):
+    """What the Pods of a template get. The defaults hold for kinds that are not in the table.
+
+    template: the templates that this is about; empty for all of the kind. owner: what controls the Pods; None for the
+    workload itself. labels: texts by key. completion_mode: where a Job's completionMode stands, empty for none.
+    is_indexed: whether Jobs are Indexed that do not say.
+    """
+
+    template: str = ""
+    owner: Owner | None = None
+    labels: Mapping[str, str] = {}
+    completion_mode: str = ""
+    is_indexed: bool = False
+
+
+_REPLICA_SET = Owner("apps/v1", "ReplicaSet")
+_STATEFUL = {"apps.kubernetes.io/pod-index": "0", "statefulset.kubernetes.io/pod-name": "{metadata.name}-0"}
+_STATEFUL_SET = Owner("apps/v1", "StatefulSet", "{metadata.name}")
+_RAY_CLUSTER = Owner("ray.io/v1", "RayCluster")
+_ORIGIN = {"ray.io/originated-from-cr-name": "{metadata.name}", "ray.io/originated-from-crd": "RayJob"}
+_KUBEFLOW = "training.kubeflow.org"
+_MPI = {f"{_KUBEFLOW}/job-name": "{metadata.name}", f"{_KUBEFLOW}/job-role": "{*}"}
+_LWS = "leaderworkerset.sigs.k8s.io"
+
+
+def _of_job(name: str) -> dict[str, str]:
+    return {"batch.kubernetes.io/job-name": name, "job-name": name}
+
+
+def _of_jobset(root: str) -> Controller:
+    job = f"{root}.replicatedJobs[*]"
+    name = f"{{metadata.name}}-{{{job}.name}}-0"
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "{metadata.name}",
+        "jobset.sigs.k8s.io/replicatedjob-name": f"{{{job}.name}}",
+        "jobset.sigs.k8s.io/job-index": "0",
+        **_of_job(name),
+    }
+    return Controller(
+        "", Owner("batch/v1", "Job", name), labels, f"{job}.template.spec.completionMode", is_indexed=True
+    )
+
+
+def _of_ray(root: str, cluster: str, owner: Owner | None) -> tuple[Controller, ...]:
+    common = {"ray.io/is-ray-node": "yes", "ray.io/cluster": cluster}
+    head = {**common, "ray.io/node-type": "head", "ray.io/group": "headgroup"}
+    group = f"{{{root}.workerGroupSpecs[*].groupName}}"
+    worker = {**common, "ray.io/node-type": "worker", "ray.io/group": group}
+    return (
+        Controller(f"{root}.headGroupSpec.template", owner, head),
+        Controller(f"{root}.workerGroupSpecs[*].template", owner, worker),
+    )
+
+
+def _of_group(template: str, index: str) -> Controller:
+    labels = {f"{_LWS}/name": "{metadata.name}", f"{_LWS}/group-index": "0", f"{_LWS}/worker-index": index}
+    return Controller(f"spec.leaderWorkerTemplate.{template}", _STATEFUL_SET, labels)
+
+
+CONTROLLERS: Final[Mapping[tuple[str, str], tuple[Controller, ...]]] = {
+    ("apps", "Deployment"): (Controller(owner=_REPLICA_SET),),
+    ("apps", "StatefulSet"): (Controller(labels=_STATEFUL),),
+    ("argoproj.io", "Rollout"): (Controller(owner=_REPLICA_SET),),
+    ("batch", "Job"): (Controller(labels=_of_job("{metadata.name}"), completion_mode="spec.completionMode"),),
+    ("batch", "CronJob"): (
+        Controller(
+            owner=Owner("batch/v1", "Job"),
+            labels=_of_job("{metadata.name}-0"),
+            completion_mode="spec.jobTemplate.spec.completionMode",
+        ),
+    ),
+    ("batch.volcano.sh", "Job"): (
+        Controller(
+            labels={
+                "volcano.sh/job-name": "{metadata.name}",
+                "volcano.sh/job-namespace": "{metadata.namespace}",
+                "volcano.sh/queue-name": "{spec.queue}",
+                "volcano.sh/task-spec": "{spec.tasks[*].name}",
+            }
+        ),
+    ),
+    ("grove.io", "PodCliqueSet"): (
+        Controller(
+            owner=Owner("grove.io/v1alpha1", "PodClique", "{metadata.name}-0-{spec.template.cliques[*].name}"),
+            labels={
+                "app.kubernetes.io/managed-by": "grove-operator",
+                "app.kubernetes.io/part-of": "{metadata.name}",
+                "grove.io/podcliqueset-replica-index": "0",
+                "grove.io/podclique-pod-index": "0",
+            },
+        ),
+    ),
+    ("jobset.x-k8s.io", "JobSet"): (_of_jobset("spec"),),
+    **{
+        ("kubeflow.org", f"{name}Job"): (
+            Controller(
+                labels={
+                    f"{_KUBEFLOW}/job-name": "{metadata.name}",
+                    f"{_KUBEFLOW}/operator-name": f"{name.lower()}job-controller",
+                    f"{_KUBEFLOW}/replica-type": "{*}",
+                    f"{_KUBEFLOW}/replica-index": "0",
+                }
+            ),
+        )
+        for name in ("PyTorch", "TF", "XGBoost", "Paddle", "JAX")
+    },
+    ("kubeflow.org", "MPIJob"): (
+        Controller(
+            "spec.mpiReplicaSpecs.Launcher.template", Owner("batch/v1", "Job", "{metadata.name}-launcher"), _MPI
+        ),
+        Controller(labels=_MPI),
+    ),
+    ("kubeflow.org", "Notebook"): (
+        Controller(owner=_STATEFUL_SET, labels={"notebook-name": "{metadata.name}", **_STATEFUL}),
+    ),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): (
+        _of_group("leaderTemplate", "0"),
+        _of_group("workerTemplate", "1"),
+    ),
+    ("ray.io", "RayCluster"): _of_ray("spec", "{metadata.name}", None),
+    ("ray.io", "RayJob"): (
+        *_of_ray("spec.rayClusterSpec", "{metadata.name}-0", _RAY_CLUSTER),
+        Controller(
+            "spec.submitterPodTemplate",
+            Owner("batch/v1", "Job", "{metadata.name}"),
+            {**_ORIGIN, **_of_job("{metadata.name}")},
+        ),
+    ),
+    ("ray.io", "RayService"): _of_ray("spec.rayClusterConfig", "{metadata.name}-0", _RAY_CLUSTER),
+    ("serving.knative.dev", "Configuration"): (
+        Controller(owner=_REPLICA_SET, labels={"serving.knative.dev/configuration": "{metadata.name}"}),
+    ),
+    ("serving.knative.dev", "Service"): (
+        Controller(
+            owner=_REPLICA_SET,
+            labels={f"serving.knative.dev/{key}": "{metadata.name}" for key in ("service", "configuration")},
+        ),
+    ),
+    ("slinky.slurm.net", "NodeSet"): (
+        Controller(
+            labels={
+                "app.kubernetes.io/name": "slurmd",
+                "app.kubernetes.io/instance": "{metadata.name}",
+                "app.kubernetes.io/component": "worker",
+            }
+        ),
+    ),
+    ("trainer.kubeflow.org", "TrainingRuntime"): (_of_jobset("spec.template.spec"),),
+}
+"""By the group and kind of the workload; where there are several, the first for a template's place counts."""
+
+_OWNERLESS = frozenset({("", "PodTemplate")})  # kinds with templates from which no controller creates Pods
+
+
+def controller_of(kind: tuple[str, str], template: Location) -> Controller:
+    """The row for the template at a location of a workload of a group and kind."""
+    for row in CONTROLLERS.get(kind, ()):
+        pattern = parse(row.template)
+        if not row.template or (len(pattern) == len(template) and _within(pattern, template) == template):
+            return row
+    return Controller()
+
+
+def filled(text: str, workload: JsonObject, template: Location) -> str | None:
+    """The text with the workload's fields; None if one of them is not set."""
+    values = []
+    for field in _FIELD.findall(text):
+        if field == "*":  # the key of the template's map stands before the field that holds the template
+            value: object = str(template[-2]).lower()
+        else:
+            value = lookup(workload, _within(parse(field), template))
+            if value in (None, "") and field == "metadata.name":
+                value = f"{lookup(workload, ('metadata', 'generateName')) or ''}0"
+        if not isinstance(value, str) or not value:
+            return None
+        values.append(value)
+    fields = iter(values)
+    return _FIELD.sub(lambda _: next(fields), text)
+
+
+def fields_of(controller: Controller) -> Iterator[str]:
+    """The paths of the workload that the row's texts and its completion mode depend on."""
+    texts = [*controller.labels.values(), *([controller.owner.name] if controller.owner else [])]
+    yield from (field for text in texts for field in _FIELD.findall(text) if field != "*")
+    if controller.completion_mode:
+        yield controller.completion_mode
+
+
+def _within(pattern: Pattern, template: Location) -> Location:
+    """The pattern's place next to a template: its wildcards are the template's own steps."""
+    steps = zip_longest(pattern, template[: len(pattern)])
+    return tuple(own if isinstance(step, Wildcard) else step for step, own in steps)
 
 
 class DerivedPod(Struct, frozen=True):
@@ -149,15 +357,17 @@ class DerivedPod(Struct, frozen=True):
             return ("metadata", "name" if location[1] == "generateName" else location[1], *location[2:])
         return self.row.place(self.workload, self.template, location)
 
-    @property
-    def filled(self) -> frozenset[str]:
-        """The fields of FILLED_BY_ADMISSION that the template does not set, and those that the controller fills in."""
-        left_open = FILLED_BY_ADMISSION - frozenset(_settled(mapping(self.pod, "spec")))
-        return left_open | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
-
     def unknown_to(self, reads: Mapping[str, Reads]) -> frozenset[str]:
         """The open fields on which expressions with these reads depend, so that they must not refuse the workload."""
-        unknown = frozenset(path for path in self.filled if reads["object"].touches(path))
+        spec, given = mapping(self.pod, "spec"), set[str]()  # fields that admission does not change in this Pod
+        for field in ("imagePullSecrets", "priority", "priorityClassName", "preemptionPolicy"):
+            given |= {f"spec.{field}"} if spec.get(field) not in (None, "", []) else set()
+        if (has_no_token := spec.get("automountServiceAccountToken") is False) or spec.get("volumes"):
+            given |= {"spec.volumes"}
+        given |= _OF_TOKENS if has_no_token else set()
+        given |= set() if spec.get("runtimeClassName") else _OF_RUNTIME_CLASSES
+        left_open = (FILLED_BY_ADMISSION - given) | FILLED_BY_CONTROLLERS.get(self.owner.group_kind, frozenset())
+        unknown = frozenset(path for path in left_open if reads["object"].touches(path))
         return unknown | {"request.name"} if reads["request"].touches("name") else unknown
 
 
@@ -204,28 +414,70 @@ def derive(request: AdmissionRequest, workloads: Mapping[tuple[str, str], Worklo
             old = row.view(request.old_object, lookup(request.old_object, location))
         if not isinstance(template, dict) or template == old:
             continue
-        pod = _pod(request, row, request.object, location, template)
+        pod = _pod(request, row, request.object or {}, location, template)
         name = pod["metadata"].get("name", "")
         creation = replace(request, kind=POD, resource=PODS, name=name, operation="CREATE", object=pod, old_object=None)
         change = None
         if isinstance(old, dict):
-            before = _pod(request, row, request.old_object, location, old)
+            before = _pod(request, row, request.old_object or {}, location, old)
             change = replace(creation, operation="UPDATE", old_object=before)
         pods.append(DerivedPod(creation, change, request.kind, location, row, request.object or {}))
     return tuple(pods)
 
 
 def _pod(
-    request: AdmissionRequest, row: Workload, workload: JsonObject | None, location: Location, template: JsonObject
+    request: AdmissionRequest, row: Workload, workload: JsonObject, location: Location, template: JsonObject
 ) -> JsonObject:
     controller = controller_of(row.group_kind, location)
-    labels = labels_of(controller, workload or {}, location)
-    index = {INDEX: labels[INDEX]} if INDEX in labels else {}
-    metadata = _metadata(request, workload, mapping(template, "metadata"))
-    _set(metadata, "labels", {}, labels)
-    _set(metadata, "annotations", _inherited(row, workload, location), index)
-    if row.group_kind not in OWNERLESS:
-        metadata["ownerReferences"] = owners_of(controller, request.kind, workload or {}, location)
+    # The template's metadata, with a name like those that controllers give, such as `web-xxxxx`.
+    owner, own = mapping(workload, "metadata"), mapping(template, "metadata")
+    name = request.name or owner.get("name")
+    prefix = f"{name}-" if name else owner.get("generateName") or ""
+    metadata: JsonObject = {
+        "name": generated(str(prefix)),
+        "generateName": prefix,
+        "namespace": request.namespace,
+        **{field: own[field] for field in _COPIED if field in own},
+    }
+
+    # The labels that the controller adds; an Indexed Job also adds an annotation.
+    texts = {key: filled(text, workload, location) for key, text in controller.labels.items()}
+    labels = {key: text for key, text in texts.items() if text is not None}
+    index = {}
+    if controller.completion_mode:
+        mode = lookup(workload, _within(parse(controller.completion_mode), location))
+        index = {_INDEX: "0"} if mode == "Indexed" or (mode is None and controller.is_indexed) else {}
+
+    # The topology annotations of the workload and of its job templates around the template, the nearest first.
+    annotations: dict[str, str] = {}
+    for holder in ((), *(location[: len(pattern)] for pattern in sorted(row.jobs, key=len))):
+        written = mapping(mapping(as_map(lookup(workload, holder)), "metadata"), "annotations")
+        annotations |= {key: written[key] for key in INHERITED if isinstance(written.get(key), str)}
+
+    # Some entries give way to what is there, and some take its place. What is no map is refused elsewhere.
+    for field, below, above in (("labels", {}, labels | index), ("annotations", annotations, index)):
+        before = metadata.get(field) or {}
+        if (below or above) and isinstance(before, dict):
+            metadata[field] = {**below, **before, **above}
+
+    # What controls the Pod, then the workload, if that is another. A Pod that exists names only the first; the second
+    # lets rules name the kinds that people write. The owners need not exist yet, so they have no uid: that tells a
+    # derived Pod from one that a controller made.
+    if row.group_kind not in _OWNERLESS:
+        kind, made = request.kind, controller.owner
+        owners: list[JsonObject] = [
+            {
+                "apiVersion": f"{kind.group}/{kind.version}".lstrip("/"),
+                "kind": kind.kind,
+                "name": filled("{metadata.name}", workload, location) or "",
+            }
+        ]
+        if made is not None:
+            made_name = filled(made.name, workload, location)
+            owners.insert(0, {"apiVersion": made.api_version, "kind": made.kind, "name": made_name})
+        metadata["ownerReferences"] = [
+            {**one, "controller": not at, "blockOwnerDeletion": not at} for at, one in enumerate(owners)
+        ]
     pod = defaulted({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")})
     admit(pod, is_daemon=row.kind == "DaemonSet")
     return pod
@@ -239,44 +491,3 @@ def defaulted(pod: JsonObject, release: Release = NEWEST) -> JsonObject:
     whole = received(pod, schema)
     del whole["status"]
     return whole
-
-
-def _metadata(request: AdmissionRequest, workload: JsonObject | None, metadata: JsonObject) -> JsonObject:
-    """The template's metadata, with a name like those that controllers give, such as `web-xxxxx`."""
-    owner = mapping(workload, "metadata")
-    name = request.name or owner.get("name")
-    prefix = f"{name}-" if name else owner.get("generateName") or ""
-    copied: JsonObject = {field: metadata[field] for field in _COPIED if field in metadata}
-    return {"name": generated(str(prefix)), "generateName": prefix, "namespace": request.namespace, **copied}
-
-
-def _set(metadata: JsonObject, field: str, below: Mapping[str, str], above: Mapping[str, str]) -> None:
-    """Add entries to a map of the metadata: some give way to what is there, and some take its place."""
-    own = metadata.get(field) or {}
-    if (below or above) and isinstance(own, dict):  # what is no map is refused elsewhere
-        metadata[field] = {**below, **own, **above}
-
-
-def _inherited(row: Workload, workload: JsonObject | None, template: Location) -> dict[str, str]:
-    """The topology annotations of the workload and of its job templates around the template, the nearest first."""
-    holders: list[Location] = [(), *(template[: len(pattern)] for pattern in sorted(row.jobs, key=len))]
-    annotations: dict[str, str] = {}
-    for holder in holders:
-        own = mapping(mapping(as_map(lookup(workload, holder)), "metadata"), "annotations")
-        annotations |= {key: own[key] for key in INHERITED if isinstance(own.get(key), str)}
-    return annotations
-
-
-def _settled(spec: JsonObject) -> Iterator[str]:
-    """The fields that admission does not change in a Pod with this spec."""
-    for field in ("imagePullSecrets", "priority", "priorityClassName", "preemptionPolicy"):
-        if spec.get(field) not in (None, "", []):
-            yield f"spec.{field}"
-    has_no_token = spec.get("automountServiceAccountToken") is False
-    if has_no_token:
-        yield from ("spec.volumes[*].name", "spec.volumes[*].projected")
-        yield from ("spec.containers[*].volumeMounts", "spec.initContainers[*].volumeMounts")
-    if has_no_token or spec.get("volumes"):
-        yield "spec.volumes"
-    if not spec.get("runtimeClassName"):
-        yield from ("spec.nodeSelector", "spec.overhead", "spec.tolerations")

@@ -10,7 +10,6 @@ from policies.admissionpolicy import schema
 from policies.admissionpolicy.mutation import dispatcher, merge
 from policies.admissionpolicy.mutation.dispatcher import (
     MutationError,
-    Operation,
     OperationError,
     apply_configuration,
     apply_json_patch,
@@ -63,7 +62,7 @@ _APPLIED = _part(
 _STEPS = st.sampled_from(["metadata", "labels", "spec", "containers", "0", "1", "-1", "-", "a", "", "~1", "env"])
 _PATHS = st.one_of(st.lists(_STEPS, max_size=4).map(lambda parts: "".join(f"/{part}" for part in parts)), _WORDS)
 _OPERATIONS = st.builds(
-    Operation,
+    JSONPatch,
     st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "other"]),
     _PATHS,
     _PATHS,
@@ -138,7 +137,7 @@ def test_any_configuration_is_merged_or_refused(obj: Any, fields: Any) -> None:
 
 @given(document=st.one_of(_LIVE, json_values), patch=st.lists(_OPERATIONS, max_size=4))
 @bounded
-def test_operations_change_no_document(document: Any, patch: list[Operation]) -> None:
+def test_operations_change_no_document(document: Any, patch: list[JSONPatch]) -> None:
     """Operations apply or fail with an OperationError; the document and the values stay as they are."""
     if not isinstance(document, dict):
         return

@@ -18,7 +18,7 @@ from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ParametersKey, parameter_keys
 from policies.admissionpolicy.model import DERIVE, Binding, Policy
-from policies.admissionpolicy.rules import mutatingrule, validatingrule
+from policies.admissionpolicy.rules import policyrule
 from policies.cel.kubernetes import admission
 from policies.cel.program import NO_VARIABLES, compile_expression
 from policies.cel.syntax.ast import Ident, Node, Select, children, walk
@@ -252,8 +252,8 @@ def _native(settings: Settings, own: Loaded, compile_: Compile) -> Iterator[Rule
     """The rules of the cluster's own validating policies. They judge pod templates only where that is asked for."""
     asking = [policy for policy in own.policies if _asks(policy)]
     others = [policy for policy in own.policies if not _asks(policy)]
-    yield from validatingrule.rules(asking, own.bindings, NO_PARAMETERS, workload_table(settings), compile_)
-    yield from validatingrule.rules(others, own.bindings, NO_PARAMETERS, {}, compile_)
+    yield from policyrule.validating_rules(asking, own.bindings, NO_PARAMETERS, workload_table(settings), compile_)
+    yield from policyrule.validating_rules(others, own.bindings, NO_PARAMETERS, {}, compile_)
 
 
 def _asks(policy: Policy) -> bool:
@@ -263,11 +263,11 @@ def _asks(policy: Policy) -> bool:
 def _mutations(files: PolicyFiles, built: RuleSet, compile_: Compile) -> Iterator[Rule]:
     loaded = files.loaded
     for rule in built.rules:
-        if rule.name != mutatingrule.NAME:
+        if rule.name != policyrule.MUTATING_POLICIES:
             yield from (rule,) if rule.mutate is not None else ()
             continue
         for policy in loaded.policies:
-            alone = mutatingrule.rules(
+            alone = policyrule.mutating_rules(
                 (policy,), loaded.bindings, files.parameters, files.schema, built.exceptions, compile_
             )
             yield from (structs.replace(one, name=policy.name) for one in alone)

@@ -18,7 +18,7 @@ from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.fields import KINDS
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.rules.validatingrule import covers_pods
+from policies.admissionpolicy.rules.policyrule import covers_pods
 from policies.conversion.conversion import convert as conversions
 from policies.conversion.conversion import is_foreign
 from policies.conversion.outcome import Conversion

@@ -423,7 +423,7 @@ def of_policies(
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
     from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
-    from policies.admissionpolicy.rules import mutatingrule, validatingrule  # noqa: PLC0415 - nothing else needs the CEL engine
+    from policies.admissionpolicy.rules import policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from webhook.sources import packs  # noqa: PLC0415 - as above
 
     names = tuple(dict.fromkeys(policy.name for policy in files.loaded.policies))
@@ -434,13 +434,13 @@ def of_policies(
     chosen, workloads = compile_ or partial(compile_policy, release=files.release), workload_table(settings)
     given = (*exceptions(settings), *(written.value for written in loaded.exceptions))
     made = [
-        *mutatingrule.rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),
-        *validatingrule.rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
+        *policyrule.mutating_rules(loaded.policies, loaded.bindings, files.parameters, files.schema, given, chosen),
+        *policyrule.validating_rules(loaded.policies, loaded.bindings, files.parameters, workloads, chosen),
     ]
     taken = {*reserved(), *names}
     if native is not None:
         own = [policy for policy in native.loaded.policies if policy.name not in taken]
-        made += validatingrule.rules(own, native.loaded.bindings, NO_PARAMETERS, workloads, chosen, native=True)
+        made += policyrule.validating_rules(own, native.loaded.bindings, NO_PARAMETERS, workloads, chosen, native=True)
         taken |= {*native.names}
     pack = packs.made(settings, taken)
     made += packs.rules(pack, workloads, chosen)
@@ -457,9 +457,9 @@ def uses_policies(settings: Settings) -> bool:
 
 def reserved() -> tuple[str, ...]:
     """The names of the built-in rules, which no policy may have."""
-    from policies.admissionpolicy.rules import mutatingrule  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.rules import policyrule  # noqa: PLC0415 - as above
 
-    return (*BUILT_IN_RULES, mutatingrule.NAME)
+    return (*BUILT_IN_RULES, policyrule.MUTATING_POLICIES)
 
 
 def unknown_names(settings: Settings, policies: PolicyRules = NO_POLICIES) -> list[str]:

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from policies import suite as suites
 from policies.admissionpolicy.evaluation.compilation import Unit, compile_policy
 from policies.admissionpolicy.evaluation.validator import parameters_of
-from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, in_force
+from policies.admissionpolicy.rules.policyrule import BoundPolicy, Subject, in_force
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.cel.cases import encode
 from policies.cel.cost import EXPRESSION_LIMIT

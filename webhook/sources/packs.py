@@ -19,8 +19,8 @@ from policies.admissionpolicy.documents.reader import trusted
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
-from policies.admissionpolicy.rules import validatingrule
-from policies.admissionpolicy.rules.boundpolicy import Workloads
+from policies.admissionpolicy.rules import policyrule
+from policies.admissionpolicy.rules.policyrule import Workloads
 from policies.cel.syntax.formatting import unparse
 from policies.cel.syntax.parser import parse
 from policies.engine.request import JsonObject
@@ -94,7 +94,7 @@ def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rul
         compiled.load()  # a review that has to do it first is too long for the process that answers, time and again
         return compiled
 
-    for rule in validatingrule.rules(packs.policies, packs.bindings, packs.parameters, workloads, loaded):
+    for rule in policyrule.validating_rules(packs.policies, packs.bindings, packs.parameters, workloads, loaded):
         hooks = tuple(msgspec.structs.replace(hook, conditions=conditions) for hook in rule.hooks)
         yield msgspec.structs.replace(rule, hooks=hooks)
 

@@ -4,14 +4,16 @@ Left out is what depends on other objects of the cluster, on the time, or on cha
 
 The defaults of single fields are a table, `defaults.json` beside this module: by type, those of all releases, and under
 the name of a release those that came with it. Names of types in k8s.io/api are short. With them count the defaults in
-the OpenAPI definitions (`+default` in Go). Those that depend on other fields are functions, here and in poddefaults.py:
-each changes a value of its type in place, before the constant defaults, and leaves alone what has another type.
-Source: pkg/apis/*/*/defaults.go and conversion.go in k8s.io/kubernetes. tests/cluster/test_defaults.py compares objects
-of all kinds with those of a real API server.
+the OpenAPI definitions (`+default` in Go). Those that depend on other fields are functions: each changes a value of its
+type in place, before the constant defaults, and leaves alone what has another type.
+Sources, in k8s.io/kubernetes v1.36.3: defaults.go, zz_generated.defaults.go and conversion.go in pkg/apis/*/*, and for
+Pods pkg/registry/core/pod/strategy.go (label keys of affinity and of topology spread, AppArmor). tests/cluster has
+test_defaults.py and test_pod_defaults.py, which compare objects of all kinds with those of a real API server.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,12 +23,12 @@ from typing import Any, Final
 
 from msgspec import json
 
-from policies.admissionpolicy.builtin import poddefaults
-from policies.admissionpolicy.builtin.reader import MILLI, Reader, canonical
+from policies.admissionpolicy.builtin.reader import MILLI, Reader, canonical, quantity_of
 from policies.admissionpolicy.builtin.table import QUANTITY, OpenApi, types_of
 from policies.admissionpolicy.schema import Schema, SchemaNode
+from policies.cel.library.quantity import EXACT, Large, Quantity, compare
 from policies.cel.values import ABSENT
-from policies.engine.request import GroupVersionKind, JsonObject, as_map, mapping
+from policies.engine.request import GroupVersionKind, JsonObject, as_map, mapping, mappings
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
 _ROLLING: Final = "RollingUpdate"
@@ -37,6 +39,17 @@ _GENERATION = "deprecated.daemonset.template.generation"
 _LARGEST_INT = 2**31 - 1
 _SESSION_SECONDS = 10_800
 _PERIOD = 15
+_GROUPS = ("containers", "initContainers", "ephemeralContainers")
+_APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_HUGE_PAGES = "hugepages-"
+_OVERCOMMITTED = frozenset({"cpu", "memory"})
+_IMAGE = re.compile(
+    r"(?:(?=[^/]*[A-Z.:]|localhost/)[a-zA-Z0-9.:\[\]-]+/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
+    r"(?::(?P<tag>[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}))?(?P<digest>@sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128}))?"
+)
+_ID = re.compile("[a-f0-9]{64}")
+_WHOLE_SINCE = (1, 37)
+"""The release since which PodLevelResourcesFixDefaulting is on."""
 _ON_BY_DEFAULT = (1, 37)
 """The release since which MaxUnavailableStatefulSet is on."""
 _SCALE_UP: JsonObject = {
@@ -207,19 +220,208 @@ def _definition(obj: JsonObject, _: Release) -> None:
         status["storedVersions"] = [stored[0].get("name")]
 
 
-COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
+def _pod(pod: JsonObject, release: Release) -> None:
+    """What only a Pod gets, and no template."""
+    spec = pod.get("spec")
+    if not isinstance(spec, dict):
+        return
+    # Limits without a request are requested (SetDefaults_Pod). Empty limits count as absent.
+    for container in _containers(spec, "containers", "initContainers"):
+        resources = container.get("resources")
+        limits = mapping(resources, "limits")
+        if isinstance(resources, dict) and limits:
+            requests = resources.setdefault("requests", {})
+            if isinstance(requests, dict):
+                resources["requests"] = {**limits, **requests}
+    _set_pod_resources(spec, is_whole=(release.major, release.minor) >= _WHOLE_SINCE)
+    for container in _containers(spec, "containers", "initContainers") if spec.get("hostNetwork") is True else ():
+        for port in mappings(container, "ports"):
+            if port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
+    period = spec.get("terminationGracePeriodSeconds")
+    if isinstance(period, int) and period < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    _select_label_keys(mapping(pod.get("metadata"), "labels"), spec)
+    if mapping(spec, "os").get("name") != "windows":
+        _set_app_armor(mapping(pod.get("metadata"), "annotations"), spec)
+
+
+def _select_label_keys(labels: JsonObject, spec: JsonObject) -> None:
+    """Add requirements with the Pod's own labels for `matchLabelKeys` and `mismatchLabelKeys`."""
+    for term in (*mappings(spec, "topologySpreadConstraints"), *affinity_terms(spec)):
+        selector = term.get("labelSelector")
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+            keys = term.get(field)
+            known = selector.get("matchExpressions", []) if isinstance(selector, dict) else None
+            if not isinstance(selector, dict) or not isinstance(keys, list) or not isinstance(known, list):
+                continue
+            own = [key for key in keys if isinstance(key, str) and key in labels]
+            requirements = [{"key": key, "operator": operator, "values": [labels[key]]} for key in own]
+            if missing := [requirement for requirement in requirements if requirement not in known]:
+                selector["matchExpressions"] = [*known, *missing]
+
+
+def _set_app_armor(annotations: JsonObject, spec: JsonObject) -> None:
+    """Copy AppArmor profiles from old annotations into fields, unless the Pod has the same one."""
+    of_pod = mapping(spec, "securityContext").get("appArmorProfile")
+    for container in _containers(spec):
+        match annotations.get(f"{_APP_ARMOR}{container.get('name')}"):
+            case "runtime/default":
+                profile = {"type": "RuntimeDefault"}
+            case "unconfined":
+                profile = {"type": "Unconfined"}
+            case str(text) if (name := text.removeprefix("localhost/").strip()) and text == f"localhost/{name}":
+                profile = {"type": "Localhost", "localhostProfile": name}
+            case _:
+                continue
+        context = container.get("securityContext", {})
+        if profile != of_pod and isinstance(context, dict) and "appArmorProfile" not in context:
+            container["securityContext"] = {**context, "appArmorProfile": profile}
+
+
+def _pod_spec(spec: JsonObject, _: Release) -> None:
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def _container(container: JsonObject, _: Release) -> None:
+    container.setdefault("imagePullPolicy", _pull_policy(container.get("image")))
+
+
+def _volume(volume: JsonObject, _: Release) -> None:
+    if volume.keys() <= {"name"}:
+        volume["emptyDir"] = {}
+
+
+def _image_volume(source: JsonObject, _: Release) -> None:
+    source.setdefault("pullPolicy", _pull_policy(source.get("reference")))
+
+
+def _pull_policy(image: object) -> str:
+    """Always for the tag `latest`, explicit or implied, otherwise IfNotPresent."""
+    name = _IMAGE.fullmatch(image) if isinstance(image, str) and not _ID.fullmatch(image) else None
+    is_latest = name is not None and (name["tag"] or ("" if name["digest"] else "latest")) == "latest"
+    return "Always" if is_latest else "IfNotPresent"
+
+
+def _containers(spec: JsonObject, *groups: str) -> Iterator[JsonObject]:
+    for group in groups or _GROUPS:
+        yield from mappings(spec, group)
+
+
+def affinity_terms(spec: JsonObject) -> list[JsonObject]:
+    """The terms of a Pod's affinity to other Pods."""
+    terms = []
+    affinity = mapping(spec, "affinity")
+    for kind in (mapping(affinity, "podAffinity"), mapping(affinity, "podAntiAffinity")):
+        terms += mappings(kind, "requiredDuringSchedulingIgnoredDuringExecution")
+        weighted = mappings(kind, "preferredDuringSchedulingIgnoredDuringExecution")
+        terms += [mapping(term, "podAffinityTerm") for term in weighted]
+    return terms
+
+
+def _set_pod_resources(spec: JsonObject, *, is_whole: bool) -> None:
+    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837).
+
+    is_whole: whether requests alone are completed as well, and limits from requests (PodLevelResourcesFixDefaulting).
+    """
+    resources = spec.get("resources")
+    limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
+    if not isinstance(resources, dict) or not (limits or requests):
+        return
+    for name, amount in aggregate(spec, "limits").items():
+        if name.startswith(_HUGE_PAGES) and name not in requests:
+            limits.setdefault(name, str(amount))
+    if limits or is_whole:
+        for name, amount in aggregate(spec, "requests").items():
+            if name in _OVERCOMMITTED:
+                requests.setdefault(name, str(amount))
+        for name, text in limits.items():
+            if is_of_a_pod(name):
+                requests.setdefault(name, text)
+    # The limits that all containers have and the Pod has not, if it requests them; at least what it requests.
+    each = [mapping(container.get("resources"), "limits") for container in _containers(spec)]
+    together = aggregate(spec, "limits") if is_whole else {}
+    for name, text in requests.items():
+        request = quantity_of(text) if name in together and name not in limits else None
+        if request is not None and is_of_a_pod(name) and all(name in own for own in each):
+            limits[name] = str(_larger(together[name], request))
+    resources |= {kind: amounts for kind, amounts in (("limits", limits), ("requests", requests)) if amounts}
+
+
+def is_of_a_pod(name: str) -> bool:
+    """Whether a Pod can have a resource of its own, beside its containers."""
+    return name in _OVERCOMMITTED or name.startswith(_HUGE_PAGES)
+
+
+Amounts = dict[str, Quantity]
+
+
+def aggregate(spec: JsonObject, kind: str) -> Amounts:
+    """The resources that the containers need together. Init containers run before them, beside preceding sidecars."""
+    together: Amounts = {}
+    for container in _containers(spec, "containers"):
+        _combine(together, amounts_of(container, kind), _sum)
+    sidecars: Amounts = {}
+    most: Amounts = {}
+    for container in _containers(spec, "initContainers"):
+        own = amounts_of(container, kind)
+        if container.get("restartPolicy") == "Always":
+            _combine(together, own, _sum)
+            _combine(sidecars, own, _sum)
+            own = sidecars
+        else:
+            _combine(own, sidecars, _sum)
+        _combine(most, own, _larger)
+    _combine(together, most, _larger)
+    return together
+
+
+def amounts_of(container: JsonObject, kind: str) -> Amounts:
+    """The requests or limits of a container, or of a Pod."""
+    return quantities(mapping(container.get("resources"), kind))
+
+
+def quantities(listed: JsonObject) -> Amounts:
+    """The amounts in a map; what is none is left out."""
+    return {name: amount for name, value in listed.items() if (amount := quantity_of(value)) is not None}
+
+
+def _combine(amounts: Amounts, others: Amounts, combined: Callable[[Quantity, Quantity], Quantity]) -> None:
+    for name, other in others.items():
+        amounts[name] = combined(amounts[name], other) if name in amounts else other
+
+
+def _sum(left: Quantity, right: Quantity) -> Quantity:
+    number = EXACT.add(left.amount.decimal, right.amount.decimal)
+    return Quantity(Large(number, 0), left.form if left.amount.decimal else right.form)
+
+
+def _larger(left: Quantity, right: Quantity) -> Quantity:
+    return right if compare(right.amount, left.amount) > 0 else left
+
+
+Computed = Callable[[JsonObject, Release], None]
+COMPUTED: Mapping[str, Computed] = {
     "apps.v1.DaemonSet": _daemon_set,
     "apps.v1.Deployment": _deployment,
     "apps.v1.StatefulSet": _stateful_set,
     "autoscaling.v2.HorizontalPodAutoscaler": _autoscaler,
     "batch.v1.Job": _job,
+    "core.v1.Container": _container,
+    "core.v1.EphemeralContainer": _container,
+    "core.v1.ImageVolumeSource": _image_volume,
     "core.v1.LimitRangeItem": _limit_range_item,
     "core.v1.Namespace": _namespace,
     "core.v1.NodeStatus": _node_status,
+    "core.v1.Pod": _pod,
+    "core.v1.PodSpec": _pod_spec,
     "core.v1.ReplicationController": _replication_controller,
     "core.v1.Secret": _secret,
     "core.v1.Service": _service,
     "core.v1.ServicePort": _service_port,
+    "core.v1.Volume": _volume,
     "networking.v1.NetworkPolicy": _network_policy,
     "rbac.v1.Subject": _subject,
     "resource.v1.DeviceSubRequest": _device_request,
@@ -234,8 +436,6 @@ COMPUTED: Mapping[str, Callable[[JsonObject, Release], None]] = {
 
 
 _API = "io.k8s.api."
-Computed = Callable[[JsonObject, Release], None]
-_COMPUTED: Mapping[str, Computed] = {**COMPUTED, **poddefaults.COMPUTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,17 +445,6 @@ class Default:
     path: tuple[str, ...]
     value: Any
     replaces_zero: bool = False
-
-    def fill(self, obj: JsonObject) -> None:
-        """Set the field, if it has no value and what it would be in is there."""
-        *parents, name = self.path
-        for parent in parents:
-            below = obj.get(parent)
-            if not isinstance(below, dict):
-                return
-            obj = below
-        if obj.get(name) is None or (self.replaces_zero and obj[name] in {0, ""}):
-            obj[name] = copied(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +466,15 @@ def fill(obj: JsonObject, name: str, release: Release = NEWEST) -> None:
     if own.computed is not None:
         own.computed(obj, release)
     for default in own.constants:
-        default.fill(obj)
+        *parents, last = default.path
+        holder: Any = obj
+        for parent in parents:
+            holder = holder.get(parent) if isinstance(holder, dict) else None
+        # It is set if it has no value and what it would be in is there.
+        if isinstance(holder, dict) and (
+            holder.get(last) is None or (default.replaces_zero and holder[last] in {0, ""})
+        ):
+            holder[last] = copied(default.value)
     for field, shape, type_ in own.fields:
         value = obj.get(field)
         if not type_:
@@ -306,27 +503,21 @@ def of_type(name: str, release: Release = NEWEST) -> TypeDefaults:
     """What is filled into a value of a type."""
     definition = types_of(release).types[name]
     short = name.removeprefix(_API)
-    own = _constants(release).get(short, {})
-    defaults = (
-        *(_default(definition, path.split("."), value, release) for path, value in own.items()),
-        *_declared(definition),
-    )
+    defaults = []
+    for dotted, value in _constants(release).get(short, {}).items():
+        *parents, field = path = dotted.split(".")
+        holder = definition
+        for parent in parents:
+            holder = types_of(release).types[holder["properties"][parent]["$ref"]]
+        # It also stands for the zero value of a field that is always written.
+        defaults.append(Default(tuple(path), value, replaces_zero="omit" not in holder["properties"][field]))
     below = _filled(release)
     fields = tuple(
         (field, shape, type_)
         for field, shape, type_ in _below(definition)
         if type_ in below or (shape == "{" and not type_)
     )
-    return TypeDefaults(defaults, _COMPUTED.get(short), fields)
-
-
-def _default(definition: OpenApi, path: list[str], value: Any, release: Release) -> Default:
-    """The default of a field at a path. It also stands for the zero value of a field that is always written."""
-    known = types_of(release).types
-    *parents, name = path
-    for parent in parents:
-        definition = known[definition["properties"][parent]["$ref"]]
-    return Default(tuple(path), value, replaces_zero="omit" not in definition["properties"][name])
+    return TypeDefaults((*defaults, *_declared(definition)), COMPUTED.get(short), fields)
 
 
 def _declared(definition: OpenApi) -> Iterator[Default]:
@@ -356,7 +547,7 @@ def _filled(release: Release) -> frozenset[str]:
         own = list(_below(definition))
         for _, _, type_ in own:
             users.setdefault(type_, set()).add(name)
-        if short in constants or short in _COMPUTED or any(_declared(definition)) or any(not t for _, _, t in own):
+        if short in constants or short in COMPUTED or any(_declared(definition)) or any(not t for _, _, t in own):
             filled.add(name)
     waiting = list(filled)
     while waiting:

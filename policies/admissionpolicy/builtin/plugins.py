@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from policies.admissionpolicy.builtin.poddefaults import (
+from policies.admissionpolicy.builtin.defaults import (
     Amounts,
     affinity_terms,
     aggregate,

@@ -18,24 +18,26 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from policies.admissionpolicy.builtin.defaults import filled
 from policies.admissionpolicy.builtin.reader import DecodingError, Reader
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
 from policies.admissionpolicy.evaluation.inputs import Inputs, Json
-from policies.admissionpolicy.evaluation.parameters import (
-    ConfigurationError,
-    Parameters,
-    as_mutating_policies_see,
-    collect,
-    scope_of,
+from policies.admissionpolicy.evaluation.parameters import Parameters, as_mutating_policies_see
+from policies.admissionpolicy.evaluation.validator import (
+    Failure,
+    Finding,
+    Group,
+    Result,
+    SpentError,
+    combined,
+    conditions_hold,
+    invocations,
+    result_of,
 )
-from policies.admissionpolicy.evaluation.result import Finding, Result, combined, result_of
-from policies.admissionpolicy.evaluation.validator import Failure, Group, SpentError, conditions_hold
 from policies.admissionpolicy.model import DENY, Binding
-from policies.admissionpolicy.mutation import conversion, merge
+from policies.admissionpolicy.mutation import merge
 from policies.admissionpolicy.schema import Schema, unknown
 from policies.cel.cost import POLICY_LIMIT
 from policies.cel.patchtypes import JSONPatch, ObjectValue
@@ -47,7 +49,6 @@ from policies.golang.strconv import quote
 
 MAX_COPIED_BYTES = 3 * 1024 * 1024  # --json-patch-max-copy-bytes of kube-apiserver's defaults (server/config.go)
 _TOO_DEEP = "the object is nested too deeply to be changed"  # Go's stack grows where Python's does not
-_NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
 _MOST_VALUES = 1_000_000  # far more than in an object of 3 MiB
 _EACH = 2.0  # microseconds of a value
 _INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -70,40 +71,20 @@ class DisagreementError(OperationError):
     """A `test` failed, so that the whole patch is skipped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One operation; `value` is JSON, or ABSENT if none was given."""
-
-    op: str
-    path: str
-    from_: str = ""
-    value: Any = ABSENT
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The target of a path: its container, the keys and indexes to the container, and the last part of the path."""
-
-    container: Any
-    parents: tuple[str | int, ...]
-    last: str
-
-
-def apply(document: Any, operations: Iterable[Operation]) -> Any:
-    """The document after the operations. Raises OperationError, or DisagreementError if a test fails."""
+def apply(document: Any, operations: Iterable[JSONPatch]) -> Any:
+    """The document after operations with JSON. Raises OperationError, or DisagreementError if a test fails."""
     copied = 0
     for operation in operations:
+        step = operation
         try:
             if operation.op == "copy":
-                source = _find(document, operation.from_)
-                value = _get(source.container, source.last)
+                value = _get(document, operation.from_)
                 if value is not None:
                     copied += len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
                 if copied > MAX_COPIED_BYTES:
                     raise OperationError(f"the patch copies {copied} bytes, and may copy {MAX_COPIED_BYTES}")  # noqa: TRY301
-                document = _added(document, _find(document, operation.path), value)
-            else:
-                document = _applied(document, operation)
+                step = replace(operation, op="add", value=value)
+            document = _applied(document, step)
         except DisagreementError:
             raise
         except OperationError as error:
@@ -112,62 +93,55 @@ def apply(document: Any, operations: Iterable[Operation]) -> Any:
     return document
 
 
-def _applied(document: Any, operation: Operation) -> Any:
+def _applied(document: Any, operation: JSONPatch) -> Any:
     """The document after an operation that is no copy."""
     path, value = operation.path, None if operation.value is ABSENT else operation.value
     match operation.op:
         case "add":
-            return _added(document, _find(document, path), value)
+            return _added(document, path, value)
         case "remove":
-            return _removed(document, _find(document, path))
+            return _removed(document, path)
         case "replace" if not path:
             if not isinstance(value, dict | list):
                 raise OperationError("the whole must be a map or a list")
             return value
         case "replace":
-            place = _find(document, path)
-            key = place.last if isinstance(place.container, dict) else _index(place.last, len(place.container))
-            return _changed(document, place.parents, lambda container: container.__setitem__(key, value))
+            document, container, last = _reached(document, path)
+            container[last if isinstance(container, dict) else _index(last, len(container))] = value
+            return document
         case "move":
-            source = _find(document, operation.from_)
-            value = _get(source.container, source.last)
-            document = _removed(document, source)
-            return _added(document, _find(document, path), value)
+            value = _get(document, operation.from_)
+            return _added(_removed(document, operation.from_), path, value)
         case "test":
-            _test(document, operation)
+            present = _get(document, path) if path else document
+            if present is None:  # null or missing: equal only to a test without a value
+                agrees = operation.value is ABSENT
+            else:  # a test treats null as an empty map
+                agrees = present == {} if path and operation.value is None else _equal(present, operation.value)
+            if not agrees:
+                raise DisagreementError(f"testing value {path} failed: test failed")
             return document
         case _:
             raise OperationError("there is no such operation")
 
 
-def _test(document: Any, operation: Operation) -> None:
-    if not operation.path:
-        agrees = operation.value is not ABSENT and _equal(document, operation.value)
-    else:
-        place = _find(document, operation.path)
-        value = _get(place.container, place.last)
-        if value is None:  # null or missing: equal only to a test without a value
-            agrees = operation.value is ABSENT
-        else:  # a test treats null as an empty map
-            agrees = value == {} if operation.value is None else _equal(value, operation.value)
-    if not agrees:
-        raise DisagreementError(f"testing value {operation.path} failed: test failed")
+def _reached(document: Any, path: str) -> tuple[Any, Any, str]:
+    """The document with copies of what leads to a path, the container of its target, and the last part of the path.
 
-
-def _find(document: Any, path: str) -> _Place:
-    """The target of a path. Raises OperationError if its container does not exist."""
+    Raises OperationError if the container does not exist.
+    """
     _, *parts = path.split("/")
     if not parts:
         raise OperationError("the path begins with no slash")
-    container = document
-    parents: list[str | int] = []
+    whole = container = document.copy()
     for part in map(_decoded, parts[:-1]):
         key = part if isinstance(container, dict) else _index(part, len(container))
-        container = container.get(key) if isinstance(container, dict) else container[key]
-        if not isinstance(container, dict | list):
+        below = container.get(key) if isinstance(container, dict) else container[key]
+        if not isinstance(below, dict | list):
             raise OperationError(f"there is no map or list at {part}")
-        parents.append(key)
-    return _Place(container, tuple(parents), _decoded(parts[-1]))
+        container[key] = below.copy()
+        container = container[key]
+    return whole, container, _decoded(parts[-1])
 
 
 def _decoded(part: str) -> str:
@@ -181,34 +155,27 @@ def _index(text: str, size: int, *, of: int | None = None) -> int:
     return int(text) % size
 
 
-def _get(container: Any, key: str) -> Any:
-    return container.get(key) if isinstance(container, dict) else container[_index(key, len(container))]
+def _get(document: Any, path: str) -> Any:
+    _, container, last = _reached(document, path)
+    return container.get(last) if isinstance(container, dict) else container[_index(last, len(container))]
 
 
-def _added(document: Any, place: _Place, value: Any) -> Any:
-    if isinstance(place.container, dict):
-        return _changed(document, place.parents, lambda container: container.__setitem__(place.last, value))
-    size = len(place.container)
-    at = size if place.last == "-" else _index(place.last, size + 1, of=size)
-    return _changed(document, place.parents, lambda container: container.insert(at, value))
-
-
-def _removed(document: Any, place: _Place) -> Any:
-    if isinstance(place.container, dict):
-        if place.last not in place.container:
-            raise OperationError(f"there is no {place.last}")
-        return _changed(document, place.parents, lambda container: container.pop(place.last))
-    at = _index(place.last, len(place.container))
-    return _changed(document, place.parents, lambda container: container.pop(at))
-
-
-def _changed(node: Any, parents: Sequence[str | int], edit: Callable[[Any], object]) -> Any:
-    fresh = node.copy()
-    if parents:
-        fresh[parents[0]] = _changed(node[parents[0]], parents[1:], edit)
+def _added(document: Any, path: str, value: Any) -> Any:
+    whole, container, last = _reached(document, path)
+    if isinstance(container, dict):
+        container[last] = value
     else:
-        edit(fresh)
-    return fresh
+        size = len(container)
+        container.insert(size if last == "-" else _index(last, size + 1, of=size), value)
+    return whole
+
+
+def _removed(document: Any, path: str) -> Any:
+    whole, container, last = _reached(document, path)
+    if isinstance(container, dict) and last not in container:
+        raise OperationError(f"there is no {last}")
+    container.pop(last if isinstance(container, dict) else _index(last, len(container)))
+    return whole
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -227,14 +194,28 @@ def apply_configuration(
     inputs: the other variables of the evaluation that hold JSON. They distinguish maps of the request from maps that
     CEL made: inside a list or another map, the API server accepts only the former. Raises MutationError.
     """
+    doing = "failed to convert patch object to typed object"
     try:
         _check_size(value)
         _check_names(value)
-        configuration = conversion.Converter(None if inputs is None else [obj, *inputs]).fields(value)
+        configuration = merge.Converter(None if inputs is None else [obj, *inputs]).fields(value)
         configuration |= {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
-        return _merged(obj, configuration, schema)
-    except conversion.ConversionError as error:
+        merge.check(configuration, schema.root)
+        if refused := list(merge.atomics(configuration, schema.root)):
+            start = "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs"
+            raise MutationError(f"{start}: {', '.join(refused)}")
+        doing = "failed to merge patch"
+        merged = merge.merge(obj, configuration, schema.root)
+        if not schema.typed:
+            return _whole(merged)
+        return filled(_whole(Reader(as_json=False).read(obj, merged, schema.root)), schema)
+    except merge.ConversionError as error:
         raise MutationError("invalid return type: *dynamic.ObjectVal") from error
+    except merge.MergeError as error:
+        raise MutationError(f"error applying patch: {doing}: {error}") from error
+    except DecodingError as error:
+        kind = f"{schema.kind.group}/{schema.kind.version}, Kind={schema.kind.kind}"
+        raise MutationError(f"unable to convert unstructured object to {kind}: {error}") from error
     except RecursionError as error:
         raise MutationError(_TOO_DEEP) from error
 
@@ -247,11 +228,20 @@ def apply_json_patch(
     inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError if
     the result does not fit its kind.
     """
-    converter = conversion.Converter(None if inputs is None else [obj, *inputs])
+    converter = merge.Converter(None if inputs is None else [obj, *inputs])
     try:
         _check_size([step.value for step in patch])
-        patched = apply(obj, [_operation(step, converter) for step in patch])
-        return decoded(obj, patched, schema)
+        operations = []
+        for step in patch:
+            if isinstance(step.value, ObjectValue):
+                _check_names(step.value)
+            value = ABSENT if step.value is ABSENT else converter.json(step.value)
+            operations.append(replace(step, value=value))
+        return decoded(obj, apply(obj, operations), schema)
+    except merge.ConversionError as error:
+        raise MutationError(
+            f"JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}"
+        ) from error
     except DisagreementError:
         return None
     except OperationError as error:
@@ -276,44 +266,10 @@ def decoded(obj: JsonObject, patched: Any, schema: Schema) -> JsonObject:
     return filled(_whole(result), schema)
 
 
-def _merged(obj: JsonObject, configuration: JsonObject, schema: Schema) -> JsonObject:
-    try:
-        merge.check(configuration, schema.root)
-    except merge.MergeError as error:
-        words = f"error applying patch: failed to convert patch object to typed object: {error}"
-        raise MutationError(words) from error
-    if refused := list(merge.atomics(configuration, schema.root)):
-        start = "error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs"
-        raise MutationError(f"{start}: {', '.join(refused)}")
-    try:
-        merged = merge.merge(obj, configuration, schema.root)
-    except merge.MergeError as error:
-        raise MutationError(f"error applying patch: failed to merge patch: {error}") from error
-    if not schema.typed:
-        return _whole(merged)
-    try:
-        return filled(_whole(Reader(as_json=False).read(obj, merged, schema.root)), schema)
-    except DecodingError as error:
-        kind = f"{schema.kind.group}/{schema.kind.version}, Kind={schema.kind.kind}"
-        raise MutationError(f"unable to convert unstructured object to {kind}: {error}") from error
-
-
 def _whole(value: Any) -> JsonObject:
     if not isinstance(value, dict):
         raise InternalError("Internal error occurred: couldn't get version/kind")
     return value
-
-
-def _operation(patch: JSONPatch, converter: conversion.Converter) -> Operation:
-    if patch.value is ABSENT:
-        return Operation(patch.op, patch.path, patch.from_)
-    if isinstance(patch.value, ObjectValue):
-        _check_names(patch.value)
-    try:
-        value = converter.json(patch.value)
-    except conversion.ConversionError as error:
-        raise MutationError(f"{_NO_JSON}: {error}") from error
-    return Operation(patch.op, patch.path, patch.from_, value)
 
 
 def _check_size(value: Value) -> None:
@@ -445,45 +401,32 @@ class _Round:
         return Mutated(object=self.inputs.object, result=result_of(self.findings))
 
     def run(self, selected: Selected) -> None:
-        """Apply the policies. All parameters are collected before the first mutation."""
-        invocations = [self._invocations(compiled, bindings) for compiled, bindings in selected]
+        """Apply the policies. All parameters are collected before the first mutation. Raises PostponedError."""
+        facts, namespace = self.inputs.facts, self.inputs.request_namespace
+        everything: list[_Invocation] = []
+        for compiled, bindings in selected:
+            for one in invocations(compiled, bindings, self.parameters, namespace):
+                if isinstance(one, Finding):
+                    self.findings.append(one)
+                else:
+                    params = as_mutating_policies_see(one[1], compiled.policy.param_kind)
+                    everything.append(_Invocation(compiled, one[0], params))
         with suppress(_HaltedError):
-            for invocation in list(chain.from_iterable(invocations)):
-                self._invoke_in_time(invocation)
-                if self.inputs.facts.lap is not None:
-                    self.inputs.facts.lap(invocation.compiled.policy.name)
-
-    def _invoke_in_time(self, invocation: _Invocation) -> None:
-        """Apply one policy, which fails if no time is left or if it is to be skipped. Raises PostponedError."""
-        name = invocation.compiled.policy.name
-        if name in self.inputs.facts.skipped:
-            self.findings.append(_error(invocation, str(SkippedPolicyError())))
-            return
-        try:
-            look(self.inputs.facts.expired)
-            self._invoke(invocation)
-        except TimeLimitError as error:
-            error.blame(name)
-            if isinstance(error, PostponedError):
-                raise
-            self.findings.append(_error(invocation, str(error)))
-
-    def _invocations(self, compiled: CompiledPolicy, bindings: Iterable[Binding]) -> Iterator[_Invocation]:
-        kind = compiled.policy.param_kind
-        try:
-            if kind is not None:
-                scope_of(kind, self.parameters)
-        except ConfigurationError as error:
-            self.findings.append(_misconfigured(compiled, "", f"failed to configure policy: {error}"))
-            return
-        for binding in bindings:
-            try:
-                objects = collect(kind, binding, self.parameters, self.inputs.request_namespace)
-            except ConfigurationError as error:
-                self.findings.append(_misconfigured(compiled, binding.name, f"failed to configure binding: {error}"))
-                continue
-            for params in objects:
-                yield _Invocation(compiled, binding, as_mutating_policies_see(params, kind))
+            for invocation in everything:
+                # A policy fails if no time is left, or if it is to be skipped.
+                try:
+                    if invocation.compiled.policy.name in facts.skipped:
+                        raise SkippedPolicyError  # noqa: TRY301
+                    look(facts.expired)
+                    self._invoke(invocation)
+                except (SkippedPolicyError, TimeLimitError) as error:
+                    if isinstance(error, TimeLimitError):
+                        error.blame(invocation.compiled.policy.name)
+                    if isinstance(error, PostponedError):
+                        raise
+                    self.findings.append(_error(invocation, str(error)))
+                if facts.lap is not None:
+                    facts.lap(invocation.compiled.policy.name)
 
     def _invoke(self, invocation: _Invocation) -> None:
         compiled = invocation.compiled
@@ -539,21 +482,19 @@ class _Round:
         return current if patched is None else patched
 
 
-def _misconfigured(compiled: CompiledPolicy, binding: str, message: str) -> Finding:
-    return _finding(compiled, binding, kind="misconfigured", message=message, reason="Forbidden")
-
-
 def _error(
     invocation: _Invocation, text: str, index: int = 0, unit: Unit | None = None, group: Group | None = None
 ) -> Finding:
-    compiled, name = invocation.compiled, invocation.binding.name
-    expression, params = unit and unit.expression, invocation.key[-1]
-    finding = _finding(compiled, name, kind="error", message=text, index=index, expression=expression, params=params)
-    if finding.denies and unit is not None and group is not None:
-        return replace(finding, reasons=group.reasons(unit))
-    return finding
-
-
-def _finding(compiled: CompiledPolicy, binding: str, **fields: Any) -> Finding:
-    name, actions = compiled.policy.name, compiled.policy.failure_actions
-    return Finding(policy_kind="MutatingAdmissionPolicy", policy=name, binding=binding, actions=actions, **fields)
+    policy = invocation.compiled.policy
+    return Finding(
+        policy_kind=policy.kind,
+        policy=policy.name,
+        binding=invocation.binding.name,
+        kind="error",
+        message=text,
+        actions=policy.failure_actions,
+        index=index,
+        expression=None if unit is None else unit.expression,
+        params=invocation.key[-1],
+        reasons=group.reasons(unit) if unit and group and policy.failure_actions else (),
+    )

@@ -17,13 +17,17 @@ from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, comp
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
-from policies.admissionpolicy.evaluation.result import Finding, combined
-from policies.admissionpolicy.evaluation.validator import evaluate_policy
+from policies.admissionpolicy.evaluation.validator import Finding, combined, evaluate_policy
 from policies.admissionpolicy.model import ParamKind, PolicyKind, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
-from policies.admissionpolicy.rules.boundpolicy import BoundPolicy, Subject, SubjectCache
-from policies.admissionpolicy.rules.mutatingrule import MutatingPolicies, Schemas
-from policies.admissionpolicy.rules.validatingrule import PolicyRule
+from policies.admissionpolicy.rules.policyrule import (
+    BoundPolicy,
+    MutatingPolicies,
+    PolicyRule,
+    Schemas,
+    Subject,
+    SubjectCache,
+)
 from policies.admissionpolicy.schema import known
 from policies.cel.library.authorizer import Decisions
 from policies.engine.facts import NAME_LABEL, StaticFacts

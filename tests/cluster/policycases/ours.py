@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from policies.admissionpolicy.documents.reader import Loaded
-    from policies.admissionpolicy.evaluation.result import Finding
+    from policies.admissionpolicy.evaluation.validator import Finding
 
 T = TypeVar("T")
 

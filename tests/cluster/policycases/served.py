@@ -13,7 +13,7 @@ from cluster.policycases.ours import SCOPES, World, read, request
 from cluster.programs import judged_as
 from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
-from policies.admissionpolicy.rules import mutatingrule, validatingrule
+from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.schema import built_in
 from policies.cel.library.authorizer import Table
 from policies.engine import engine
@@ -48,8 +48,10 @@ def _rules(case: Case, world: World) -> list[Rule]:
     documents = read(case)
     parameters, compile_ = StaticParameters(world.parameters, SCOPES), partial(compile_policy, release=judged_as())
     if case.mutating:
-        return mutatingrule.rules(documents.policies, documents.bindings, parameters, built_in, compile_=compile_)
-    return validatingrule.rules(documents.policies, documents.bindings, parameters, {}, compile_)
+        return policyrule.mutating_rules(
+            documents.policies, documents.bindings, parameters, built_in, compile_=compile_
+        )
+    return policyrule.validating_rules(documents.policies, documents.bindings, parameters, {}, compile_)
 
 
 def _facts(world: World) -> StaticFacts:

@@ -9,8 +9,7 @@ import pytest
 import yaml
 from support.builders import WORKLOADS, Json, at, deployment, request, resource, template
 
-from policies.admissionpolicy.controller import CONTROLLERS, controller_of, fields_of, filled
-from policies.admissionpolicy.derivation import derive
+from policies.admissionpolicy.derivation import CONTROLLERS, controller_of, derive, fields_of, filled
 from policies.engine.request import AdmissionRequest
 from policies.objects.fieldpath import parse
 from policies.objects.workload import BUILT_IN, table

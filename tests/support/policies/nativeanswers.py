@@ -9,14 +9,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from policies.admissionpolicy.evaluation.result import joined_annotation, warning_text
+from policies.admissionpolicy.evaluation.validator import warning_text
 from policies.golang.strconv import quote
 from policies.kubernetes.spelling import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from policies.admissionpolicy.evaluation.result import Finding, Result
+    from policies.admissionpolicy.evaluation.validator import Finding, Result
     from policies.kubernetes.release import Release
 
 FAILURE_ANNOTATION = "validation.policy.admission.k8s.io/validation_failure"
@@ -62,5 +62,5 @@ def _failure(finding: Finding) -> Mapping[str, object]:
 def audit_annotations(result: Result, release: Release) -> dict[str, str]:
     """The audit annotations that an API server of a release makes."""
     audited = [finding for finding in result.findings if "Audit" in finding.actions]
-    published = {key: joined_annotation(values) for key, values in result.published.items()}
+    published = {key: ", ".join(dict.fromkeys(values)) for key, values in result.published.items()}
     return published | ({FAILURE_ANNOTATION: failures(audited, release)} if audited else {})

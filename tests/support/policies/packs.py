@@ -17,7 +17,7 @@ from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
 from policies.admissionpolicy.evaluation.inputs import Inputs
 from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
-from policies.admissionpolicy.evaluation.result import Finding
+from policies.admissionpolicy.evaluation.validator import Finding
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.objects.workload import BUILT_IN, table

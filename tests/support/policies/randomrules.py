@@ -15,7 +15,7 @@ from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.model import ParamKind
-from policies.admissionpolicy.rules import validatingrule
+from policies.admissionpolicy.rules import policyrule
 from policies.cel.types import BOOL
 from policies.engine.ruleset import RuleSet
 
@@ -63,7 +63,7 @@ def rule_set(seed: int, count: int = 8) -> RuleSet:
     documents = [document for number in range(count) for document in _documents(f"p{number}", chance)]
     loaded = read([Document(value=value, name="random.yaml", places=lambda _: (1, 1)) for value in documents])
     assert loaded.policies, [problem.text for problem in loaded.errors]
-    return RuleSet(validatingrule.rules(loaded.policies, loaded.bindings, _PARAMETERS, WORKLOADS))
+    return RuleSet(policyrule.validating_rules(loaded.policies, loaded.bindings, _PARAMETERS, WORKLOADS))
 
 
 def _documents(name: str, chance: random.Random) -> Iterator[Json]:

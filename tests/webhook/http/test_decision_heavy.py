@@ -11,7 +11,7 @@ from support.service.servers import Directory, Serve
 
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
-from policies.admissionpolicy.rules import validatingrule
+from policies.admissionpolicy.rules import policyrule
 from policies.engine.rule import Rule
 from policies.engine.ruleset import RuleSet
 from webhook import child, heavy
@@ -125,7 +125,7 @@ async def test_a_tenant_waits_for_himself(serve: Serve) -> None:
 def _policies() -> list[Rule]:
     texts = (policy(name, f"object.metadata.?labels[?'{name}'].orValue('') != 'no'") for name in ("first", "second"))
     loaded = read(documents("".join(texts)))
-    return validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    return policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
 
 
 async def test_reviews_before_and_after_policies_are_fused(serve: Serve) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations
 
-from policies.admissionpolicy.evaluation.result import (
+from policies.admissionpolicy.evaluation.validator import (
     NOTHING_FOUND,
     Finding,
     Result,

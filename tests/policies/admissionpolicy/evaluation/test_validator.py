@@ -20,8 +20,7 @@ from support.policies.admissionpolicies import (
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
-from policies.admissionpolicy.evaluation.result import OUT_OF_BUDGET, Finding
-from policies.admissionpolicy.evaluation.validator import evaluate, evaluate_policy
+from policies.admissionpolicy.evaluation.validator import OUT_OF_BUDGET, Finding, evaluate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,
     Expression,
@@ -44,7 +43,7 @@ MISSING = "expression 'object.data.x == '1'' resulted in error: no such key: x"
 
 def said(compiled: CompiledPolicy, *actions: Any, **fields: Any) -> list[tuple[str, str, int, list[str]]]:
     """Kind, words, index and actions of each finding."""
-    result = evaluate(compiled, binding(*actions), NO_PARAMETERS, inputs(**fields))
+    result = evaluate_policy(compiled, [binding(*actions)], NO_PARAMETERS, inputs(**fields))
     return [(each.kind, each.message, each.index, sorted(each.actions)) for each in result.findings]
 
 
@@ -61,7 +60,7 @@ def path(finding: Finding) -> str:
 def test_every_violation_is_found_with_its_place_and_reason() -> None:
     """Not only the first: each has the words of the API server, and apart from them what decided, and where."""
     compiled = validating("object.data.a == '2'", "true", {"expression": "size(object.data) > 3", "message": "few"})
-    found = evaluate(compiled, binding(), NO_PARAMETERS, inputs()).findings
+    found = evaluate_policy(compiled, [binding()], NO_PARAMETERS, inputs()).findings
     assert [(each.message, each.index, path(each), lines(each)) for each in found] == [
         (
             "failed expression: object.data.a == '2'",
@@ -81,8 +80,10 @@ def test_every_violation_is_found_with_its_place_and_reason() -> None:
 
 def test_an_error_is_explained_too_and_an_ignored_one_is_not() -> None:
     """A finding without consequences is kept for logs and counters, without the cost of an explanation."""
-    fails = evaluate(validating("object.data.x == '1'"), binding(), NO_PARAMETERS, inputs())
-    passes = evaluate(validating("object.data.x == '1'", failurePolicy="Ignore"), binding(), NO_PARAMETERS, inputs())
+    fails = evaluate_policy(validating("object.data.x == '1'"), [binding()], NO_PARAMETERS, inputs())
+    passes = evaluate_policy(
+        validating("object.data.x == '1'", failurePolicy="Ignore"), [binding()], NO_PARAMETERS, inputs()
+    )
     assert [(each.message, lines(each)) for each in fails.findings] == [
         (MISSING, ("data.x: object.data.x failed: no such key: x",))
     ]
@@ -102,7 +103,7 @@ def test_a_missing_parameter_denies_whatever_the_actions_are(action: str) -> Non
     kind = {"apiVersion": "v1", "kind": "ConfigMap"}
     words = "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
     fails, ignores = (
-        evaluate(validating("true", paramKind=kind, failurePolicy=policy_), wrong, parameters(), inputs())
+        evaluate_policy(validating("true", paramKind=kind, failurePolicy=policy_), [wrong], parameters(), inputs())
         for policy_ in ("Fail", "Ignore")
     )
     expected = Finding(policy="p", binding="b", kind="misconfigured", message=words, actions=frozenset({"Deny"}))
@@ -161,7 +162,7 @@ def test_an_unanswered_check_passes_through() -> None:
     """Whoever evaluates finds the answer and evaluates again; nothing is refused for want of it."""
     compiled = validating({"expression": CHECK, "message": "may not"})
     with pytest.raises(Missing) as asked:
-        evaluate(compiled, binding(), NO_PARAMETERS, inputs())
+        evaluate_policy(compiled, [binding()], NO_PARAMETERS, inputs())
     may_not = Table({asked.value.key: CheckAnswer(allowed=False)})
     may = Table({asked.value.key: CheckAnswer(allowed=True)})
     assert [words for _, words, *_ in said(compiled, decisions=may_not)] == ["may not"]
@@ -173,10 +174,12 @@ def test_the_budget_is_for_all_validations_of_one_evaluation() -> None:
     compiled = validating("object.data.a == '2'", "object.data.a == '1'")
     cost = 5  # of each: two selections, a comparison
     words = OUT_OF_BUDGET
-    over = evaluate(compiled, binding("Warn"), NO_PARAMETERS, inputs(), budget=cost)
+    over = evaluate_policy(compiled, [binding("Warn")], NO_PARAMETERS, inputs(), budget=cost)
     assert [(each.kind, each.message, each.index) for each in over.findings] == [("error", words, 0)]
     assert [finding.message for finding in over.findings if "Warn" in finding.actions] == [words]
-    assert [each.index for each in evaluate(compiled, binding(), NO_PARAMETERS, inputs(), budget=100).findings] == [0]
+    assert [
+        each.index for each in evaluate_policy(compiled, [binding()], NO_PARAMETERS, inputs(), budget=100).findings
+    ] == [0]
 
 
 def test_the_namespace_is_looked_up_only_where_an_expression_reads_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from support.policies.admissionpolicies import binding, inputs, mutating, parameters
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
-from policies.admissionpolicy.evaluation.result import Result
+from policies.admissionpolicy.evaluation.validator import Result
 from policies.admissionpolicy.model import Expression, NamedExpression
 from policies.admissionpolicy.mutation import dispatcher as engine
 from policies.admissionpolicy.mutation.dispatcher import Mutated

@@ -11,15 +11,16 @@ import yaml
 from support.builders import Json
 
 from policies.admissionpolicy.mutation import dispatcher
-from policies.admissionpolicy.mutation.dispatcher import DisagreementError, Operation, OperationError
+from policies.admissionpolicy.mutation.dispatcher import DisagreementError, OperationError
+from policies.cel.patchtypes import JSONPatch
 from policies.cel.values import ABSENT
 
 _DOCUMENT: dict[str, Any] = {"map": {"a": 1, "none": None, "a/b": 2, "empty": {}}, "list": [1, 2, 3], "text": "x"}
 _CASES = yaml.safe_load(Path(__file__).with_name("jsonpatch.yaml").read_text(encoding="utf-8"))
 
 
-def _operation(case: Json) -> Operation:
-    return Operation(case["op"], case["path"], case.get("from", ""), case.get("value", ABSENT))
+def _operation(case: Json) -> JSONPatch:
+    return JSONPatch(case["op"], case["path"], case.get("from", ""), case.get("value", ABSENT))
 
 
 def _id(case: Json) -> str:
@@ -58,9 +59,9 @@ def test_operations_that_do_not_apply(case: Json) -> None:
 def test_each_operation_sees_the_last_result() -> None:
     """Operations are applied one after the other; containers that none reaches are shared."""
     operations = [
-        Operation("add", "/new", value={}),
-        Operation("add", "/new/a", value=1),
-        Operation("move", "/map/b", "/new/a"),
+        JSONPatch("add", "/new", value={}),
+        JSONPatch("add", "/new/a", value=1),
+        JSONPatch("move", "/map/b", "/new/a"),
     ]
 
     result = dispatcher.apply(_DOCUMENT, operations)
@@ -72,7 +73,7 @@ def test_each_operation_sees_the_last_result() -> None:
 def test_copies_are_limited() -> None:
     """All copies together add no more than the API server allows."""
     document = {"big": "x" * (dispatcher.MAX_COPIED_BYTES // 2)}
-    copies = [Operation("copy", f"/{name}", "/big") for name in ("a", "b")]
+    copies = [JSONPatch("copy", f"/{name}", "/big") for name in ("a", "b")]
 
     assert len(dispatcher.apply(document, copies[:1])) == 2
     with pytest.raises(OperationError) as caught:

@@ -11,8 +11,7 @@ import yaml
 from support.builders import Json
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.mutation.conversion import Foreign
-from policies.admissionpolicy.mutation.merge import MergeError, atomics, check, merge
+from policies.admissionpolicy.mutation.merge import Foreign, MergeError, atomics, check, merge
 from policies.admissionpolicy.schema import Definitions, SchemaNode
 from policies.cel.values import ABSENT, Uint
 from policies.engine.request import GroupVersionKind

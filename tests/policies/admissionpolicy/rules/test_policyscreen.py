@@ -11,7 +11,7 @@ from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
-from policies.admissionpolicy.rules import validatingrule
+from policies.admissionpolicy.rules import policyrule
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
@@ -51,7 +51,7 @@ def _rules(*expressions: str, variable: str = "1") -> RuleSet:
     )
     loaded = read(documents(text))
     assert loaded.problems == ()
-    return RuleSet(validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
+    return RuleSet(policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
 
 
 def _asked(rules: RuleSet, obj: Any, facts: StaticFacts = FACTS) -> list[str]:

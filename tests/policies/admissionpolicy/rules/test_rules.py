@@ -11,7 +11,7 @@ from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
-from policies.admissionpolicy.rules import mutatingrule, validatingrule
+from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.schema import built_in, unknown
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision
@@ -67,13 +67,13 @@ def _loaded(text: str) -> Loaded:
 
 def _validating(derive: str = "true") -> Rule:
     loaded = _loaded(_VALIDATING.replace("DERIVE", derive))
-    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
     return rule
 
 
 def _mutating(failure_policy: str = "Fail") -> Rule:
     loaded = _loaded(_MUTATING.replace("FAILURE", failure_policy))
-    (rule,) = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown)
+    (rule,) = policyrule.mutating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, unknown)
     return rule
 
 
@@ -114,7 +114,7 @@ def test_the_namespaces_of_a_policy(bindings: list[str], expected: list[str]) ->
         for number, labels in enumerate(bindings)
     ]
     loaded = _loaded("---\n".join([policy, *bound]))
-    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
 
     assert [[each.key for each in hook.namespaces.requirements] for hook in rule.hooks] == [expected]
 
@@ -123,7 +123,7 @@ def test_what_an_explanation_needs_is_read_too() -> None:
     """A rule reads what its expressions read, and the names of items, since the words about an item have its name."""
     expression = "'object.spec.containers.all(c, c.image.size() > 1 && c.ports.all(p, p.hostPort == 0))'"
     loaded = _loaded(_VALIDATING.replace("DERIVE", "false").replace("has(object.spec.priorityClassName)", expression))
-    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
 
     items = ("spec.containers[*]", "spec.containers[*].ports[*]")
     assert rule.reads == {f"{items[0]}.image", f"{items[1]}.hostPort", *(f"{item}.name" for item in items)}
@@ -178,7 +178,7 @@ _QUADRATIC = f"{_LIST}.all(a, {_LIST}.all(b, {_LIST}.all(c, {_LIST}.all(d, a + b
 def test_what_is_skipped_is_told(expressions: str, denied: bool, told: str) -> None:  # noqa: FBT001
     """An error that the failurePolicy ignores is a warning and a decision on record, beside what was found."""
     loaded = _loaded(_BROKEN.replace("EXPRESSIONS", expressions))
-    (rule,) = validatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
 
     answer = engine.validate(request(pod(labels={})), RuleSet([rule]), _IN_FORCE)
 
@@ -209,11 +209,11 @@ _TWO = "---\n".join(
 
 
 def _changed(
-    text: str, exceptions: Sequence[PolicyException] = (), team: str = "ml", schemas: mutatingrule.Schemas = unknown
+    text: str, exceptions: Sequence[PolicyException] = (), team: str = "ml", schemas: policyrule.Schemas = unknown
 ) -> Answer:
     """What the mutating policies do to a Pod in a Namespace of a team."""
     loaded = _loaded(text)
-    rules = mutatingrule.rules(loaded.policies, loaded.bindings, NO_PARAMETERS, schemas, exceptions)
+    rules = policyrule.mutating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, schemas, exceptions)
     facts = StaticFacts(TODAY, namespaces={"default": {"team": team}})
     return engine.mutate(request(pod()), RuleSet(rules, exceptions), facts)
 

@@ -8,7 +8,7 @@ from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, 
 
 from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.validator import Group
-from policies.admissionpolicy.rules.boundpolicy import SubjectCache
+from policies.admissionpolicy.rules.policyrule import SubjectCache
 from policies.cel.cost import POLICY_LIMIT
 from policies.engine.facts import StaticFacts
 

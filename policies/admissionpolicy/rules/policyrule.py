@@ -1,0 +1,610 @@
+"""Policies with their bindings as rules of the service: what they match, what they find, and how they change objects.
+
+Unlike the API server, the service reports all violations at once, each with its path and the parts of the expression
+that decided. Policies on Pods also judge the templates of workloads, so that people see the refusal on the Deployment
+and not in a ReplicaSet's events.
+
+Validating policies are judged together: one look at a request finds those that may have something to say. At first each
+is judged on its own. What requests have turned out to need is then fused into generated functions, on request, as that
+takes tenths of a second. All mutating policies are one rule.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from weakref import ReferenceType
+
+import jsonpatch
+from msgspec.structs import replace
+
+from policies.admissionpolicy.derivation import DerivedPod, derive, is_derived, template_paths, templated
+from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy, part_of
+from policies.admissionpolicy.evaluation.inputs import Inputs, Json, inputs_of
+from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
+from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
+from policies.admissionpolicy.evaluation.validator import NOTHING_FOUND, Finding, Result, evaluate_policy, parameters_of
+from policies.admissionpolicy.model import Binding, MatchResources, Policy
+from policies.admissionpolicy.mutation import dispatcher
+from policies.admissionpolicy.schema import Schema
+from policies.cached import cached_property
+from policies.cel.explain import shown
+from policies.cel.generation.fusion import Fused, fuse
+from policies.cel.reads import OBJECTS
+from policies.cel.values import Value
+from policies.engine.facts import Facts
+from policies.engine.interruption import SkippedPolicyError
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
+from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
+from policies.engine.rule import (
+    POLICY_GROUPS,
+    Hook,
+    Mutation,
+    MutationRefusedError,
+    Names,
+    Note,
+    PolicyException,
+    Rule,
+    Screener,
+    Skip,
+    longest,
+)
+from policies.engine.violation import Verdict, Violation
+from policies.objects import fieldpath
+from policies.objects.fieldpath import Location, Wildcard
+from policies.objects.workload import Workload
+
+Key = tuple[str, str, str, str, str, bool]
+"""Operation, group, version, resource and subresource of a request, and whether it has a namespace."""
+
+Selects = Callable[[Matcher], bool]
+"""Whether the selectors of a matcher match the request at hand. Raises what Matcher.selects raises."""
+
+_Bindings = tuple[tuple[Binding, Matcher | None], ...]
+
+# Most policies match few resources; with `*` there may be some hundred, custom resources included.
+_CACHED = 1000
+
+
+def key_of(request: AdmissionRequest) -> Key:
+    """The key of a request."""
+    target = request.resource
+    in_namespace = bool(request.namespace)
+    return request.operation, target.group, target.version, target.resource, request.sub_resource, in_namespace
+
+
+class BoundPolicy:
+    """A compiled policy with its bindings, and the requests that they match.
+
+    is_plain: whether all requests of the same key are matched alike. matcher: makes a matcher, or finds an equal one.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledPolicy,
+        bindings: Iterable[Binding],
+        matcher: Callable[[MatchResources], Matcher] = Matcher,
+    ) -> None:
+        self.compiled = compiled
+        self.policy = compiled.policy
+        self._matcher = matcher(self.policy.match_constraints)
+        self._bindings: _Bindings = tuple(
+            (binding, None if binding.match_resources is None else matcher(binding.match_resources))
+            for binding in bindings
+        )
+        matchers = (self._matcher, *(matcher for _, matcher in self._bindings if matcher is not None))
+        self._cache: dict[Key, _Bindings | None] | None = None if any(matcher.is_named for matcher in matchers) else {}
+        self.is_plain = self._cache is not None and not any(matcher.is_selective for matcher in matchers)
+
+    def matching(self, request: AdmissionRequest, selects: Selects, key: Key | None = None) -> tuple[Binding, ...]:
+        """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable.
+
+        key: the request's key, if the caller has it. Only selectors and names need more, so the rest is cached.
+        """
+        bindings = self._covering(request, key)
+        if bindings is None or (self._matcher.is_selective and not selects(self._matcher)):
+            return ()
+        return tuple([binding for binding, matcher in bindings if matcher is None or selects(matcher)])
+
+    def may_match(self, request: AdmissionRequest, key: Key) -> bool:
+        """Whether the policy and a binding may match requests of a key: this one, or one with other names or labels."""
+        if self._cache is None:
+            return True
+        bindings = self._covering(request, key)
+        # Without bindings a selector of the policy can still fail, and the policy with it.
+        return bindings is not None and (bool(bindings) or self._matcher.is_selective)
+
+    def _covering(self, request: AdmissionRequest, key: Key | None) -> _Bindings | None:
+        """The bindings that match but for selectors; None if the policy does not."""
+        cache = self._cache
+        if cache is not None and key in cache:
+            return cache[key]
+        covering = None
+        if is_seen(request) and self._matcher.covers(request):
+            covering = tuple(pair for pair in self._bindings if pair[1] is None or pair[1].covers(request))
+        if cache is not None and key is not None and len(cache) < _CACHED:
+            cache[key] = covering
+        return covering
+
+    @property
+    def namespaces(self) -> LabelSelector:
+        """The requirements on Namespaces: those of the policy, and those that all its bindings share."""
+        resources = (binding.match_resources for binding, _ in self._bindings)
+        of_bindings = common(EVERYTHING if matched is None else matched.namespace_selector for matched in resources)
+        own = self.policy.match_constraints.namespace_selector.requirements
+        return LabelSelector(tuple(dict.fromkeys((*own, *of_bindings.requirements))))
+
+    def resource_rules(self) -> list[ResourceRule]:
+        """The requests that the policy may match, as rules of a webhook configuration."""
+        constraints = self.policy.match_constraints
+        rules = []
+        for rule in constraints.resource_rules:
+            operations = ("CREATE", "UPDATE", "DELETE", "CONNECT") if "*" in rule.operations else rule.operations
+            versions = ("*",) if constraints.match_policy == "Equivalent" else rule.api_versions
+            rules.append(ResourceRule(operations, rule.api_groups, rule.resources, versions))
+        return rules
+
+
+def in_force(
+    kind: str, policies: Iterable[Policy], bindings: Iterable[Binding], compile_: Compile = compile_policy
+) -> Iterator[BoundPolicy]:
+    """The policies of a kind that are in force because they have a binding, each compiled when it is asked for."""
+    by_policy: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        if binding.kind == f"{kind}Binding":
+            by_policy.setdefault(binding.policy_name, []).append(binding)
+    matcher = cache(Matcher)  # policies and bindings that match alike share one, so that a review asks it only once
+    for policy in policies:
+        if policy.kind == kind and policy.name in by_policy:
+            yield BoundPolicy(compile_(policy), by_policy[policy.name], matcher)
+
+
+Workloads = Mapping[tuple[str, str], Workload]
+
+
+class Subject:
+    """A request with the facts of its review, which it does not keep alive. ended: called when the request is gone."""
+
+    def __init__(
+        self,
+        request: AdmissionRequest,
+        facts: Facts,
+        workloads: Workloads,
+        ended: Callable[[ReferenceType[AdmissionRequest]], None] | None = None,
+    ) -> None:
+        self.reference = ReferenceType(request, ended)
+        self.key = key_of(request)
+        self.facts = facts
+        self._workloads = workloads
+        self._labels: dict[str, Mapping[str, str]] = {}
+        self._selected: dict[Matcher, bool] = {}
+        self._parameters: ReviewParameters | None = None
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a Namespace, looked up once. Raises Missing and FactUnavailable."""
+        labels = self._labels.get(name)
+        if labels is None:
+            labels = self._labels[name] = self.facts.namespace_labels(name)
+        return labels
+
+    def selects(self, matcher: Matcher) -> bool:
+        """Whether the selectors of a matcher match the request, found out once. Raises what Matcher.selects raises."""
+        selected = self._selected.get(matcher)
+        if selected is None:
+            selected = self._selected[matcher] = matcher.selects(self.request, self.namespace_labels)
+        return selected
+
+    def parameters(self, given: StaticParameters) -> ReviewParameters:
+        """The parameters for the review, with those given with its policies."""
+        parameters = self._parameters
+        if parameters is None or parameters.given is not given:
+            parameters = self._parameters = ReviewParameters(self.facts, given)
+        return parameters
+
+    @property
+    def request(self) -> AdmissionRequest:
+        """The request. Raises ReferenceError after its review."""
+        request = self.reference()
+        if request is None:
+            raise ReferenceError("the review of this request is over")
+        return request
+
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The inputs of expressions for the request."""
+        return inputs_of(self.request, self.facts)
+
+    @cached_property
+    def pods(self) -> tuple[tuple[DerivedPod, tuple[Subject, ...]], ...]:
+        """The Pods that would be created after the request, with a subject for each of the requests that judge them."""
+        pods = derive(self.request, self._workloads)
+        return tuple((pod, tuple(Subject(request, self.facts, {}) for request in pod.requests)) for pod in pods)
+
+
+class SubjectCache:
+    """Caches the subject of the current review, because rules judge the same request one after another."""
+
+    def __init__(self, workloads: Workloads) -> None:
+        self.workloads = workloads
+        self._cached: Subject | None = None
+
+    def of(self, request: AdmissionRequest, facts: Facts) -> Subject:
+        """The subject for exactly this request and these facts."""
+        subject = self._cached
+        if subject is None or subject.reference() is not request or subject.facts is not facts:
+            subject = self._cached = Subject(request, facts, self.workloads, self._forget)
+        return subject
+
+    def _forget(self, reference: ReferenceType[AdmissionRequest]) -> None:
+        if self._cached is not None and self._cached.reference is reference:
+            self._cached = None
+
+
+# A cluster writes some dozen kinds of objects all the time, in a few ways each.
+_FUNCTIONS = 200
+# A cluster has some hundred resources, and most of them have few kinds of writes.
+_KEYS = 4_000
+# Python compiles a function while everything else waits, this many policies in some 5 to 10 ms.
+_TOGETHER = 10
+_WRITES = ("CREATE", "UPDATE")
+
+
+class PolicyRule:
+    """One policy with its bindings. `parameters` are objects for its bindings, in addition to those of the cluster.
+
+    is_direct: whether requests themselves are judged, and not only the Pods that would be created, because
+    kube-apiserver enforces the policy. is_derived: whether the Pods are.
+    """
+
+    def __init__(
+        self, bound: BoundPolicy, parameters: StaticParameters, subjects: SubjectCache, *, is_direct: bool = True
+    ) -> None:
+        self.bound = bound
+        self.is_direct = is_direct
+        self.is_derived = is_derived(bound.policy) and covers_pods(bound.policy.match_constraints)
+        self._parameters = parameters
+        self._subjects = subjects
+        self._reads = bound.compiled.reads
+
+    def rule(self, screener: Screener) -> Rule:
+        """The rule of the service. Its hooks cover all requests that may match; `validate` decides."""
+        policy = self.bound.policy
+        resources = self.bound.resource_rules() if self.is_direct else []
+        workloads = self._subjects.workloads if self.is_derived else {}
+        resources += [ResourceRule(_WRITES, (row.group,), (row.resource,)) for row in templated(workloads).values()]
+        failing = policy.failure_policy
+        hook = Hook(
+            "validate",
+            POLICY_GROUPS[failing],
+            tuple(dict.fromkeys(resources)),
+            failing,
+            scope="*",
+            exact=True,
+            namespaces=self.bound.namespaces,
+        )
+        read = frozenset().union(*(self._reads[root].paths for root in OBJECTS))
+        # The names of lists' items, which explanations show: `container "sidecar"`.
+        names = {
+            fieldpath.render((*pattern[: index + 1], "name"))
+            for pattern in map(fieldpath.parse, read)
+            for index, step in enumerate(pattern)
+            if step is Wildcard.ITEMS
+        }
+        paths = read.union(names, template_paths(workloads))
+        return Rule(policy.name, (hook,), "deny", paths, validate=self.validate, screener=screener)
+
+    def parameters(self, subject: Subject) -> tuple[Json | None, ...]:
+        """Those with which the policy is evaluated. Raises MatchError, ConfigurationError, Missing, FactUnavailable."""
+        bindings = self.bound.matching(subject.request, subject.selects, subject.key)
+        if not bindings:
+            return ()
+        given = subject.parameters(self._parameters)
+        return parameters_of(self.bound.compiled, bindings, given, subject.request.namespace)
+
+    def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | Note | Skip]:
+        """The violations in a request and in the Pods that it would create, audit annotations, and ignored errors."""
+        subject = self._subjects.of(request, facts)
+        outcome: list[Violation | Note | Skip] = []
+        if self.is_direct:
+            result = self._result(subject) or NOTHING_FOUND
+            for finding in result.findings:
+                outcome += self._violations(finding, lambda location: location, position=len(outcome))
+            outcome += [Note(key, ", ".join(dict.fromkeys(values))) for key, values in result.published.items()]
+            outcome += [Skip(finding.policy, finding.message) for finding in result.ignored]
+        # In a template there are only warnings if they depend on a field that the Pod's admission fills in. The places
+        # of a validation in several templates stay together.
+        own = len(outcome)
+        for pod, subjects in subject.pods if self.is_derived else ():
+            results = (judged for below in subjects if (judged := self._result(below)) is not None)
+            if findings := next(results, NOTHING_FOUND).findings:
+                unless = ", ".join(sorted(pod.unknown_to(self._reads)))  # takes longer than the evaluation
+                for finding in findings:
+                    outcome += self._violations(finding, pod.place, unless, position=own + finding.index)
+        return outcome
+
+    def _violations(
+        self, finding: Finding, place: Callable[[Location], Location], unless: str = "", *, position: int
+    ) -> Iterator[Violation]:
+        """A finding as violations, one for each part of the expression that decided.
+
+        unless: fields that may still be filled in so that there is no violation; if there are any, nothing is refused.
+        position: of the finding among those of the policy.
+        """
+        verdict: Verdict = "deny" if finding.denies else "warn" if "Warn" in finding.actions else "audit"
+        if unless and verdict == "deny":
+            verdict = "warn"
+        # A warning has few characters, and the API server's names of policy and binding are long.
+        summary = finding.native if verdict == "deny" else f"{finding.policy}: {finding.message}"
+        # If the policy has a messageExpression, its message says what is wrong.
+        places = []
+        for reason in finding.reasons:
+            if reason.place is not None and reason.place[0] != "object":
+                path = shown(reason.place)
+            else:
+                path = fieldpath.render(place(reason.place[1:] if reason.place else ()))
+            places.append((path, reason.detail))
+        if finding.kind == "violation" and self.bound.policy.validations[finding.index].message_expression is not None:
+            places = [(path, "") for path, _ in places[:1] if path]
+        for path, detail in places or [(fieldpath.render(place(())), "")]:
+            yield Violation(
+                rule=finding.policy,
+                path=path,
+                value=detail,
+                problem=f"(unless {unless} will be set otherwise)" if unless else "",
+                summary=summary,
+                remedy="",
+                verdict=verdict,
+                status=finding.status,
+                position=position,
+            )
+
+    def _result(self, subject: Subject) -> Result | None:
+        bindings = self.bound.matching(subject.request, subject.selects, subject.key)
+        if not bindings:
+            return None
+        if self.bound.policy.name in subject.facts.skipped:
+            raise SkippedPolicyError
+        return evaluate_policy(self.bound.compiled, bindings, subject.parameters(self._parameters), subject.inputs)
+
+
+class _Batch:
+    """A few policies, all of which are asked until they are fused into one function."""
+
+    def __init__(self, rules: Sequence[PolicyRule]) -> None:
+        self.rules = rules
+        self.function: Fused | None = None
+
+    def asked(self, subject: Subject, names: Mapping[str, Value]) -> list[str]:
+        function, rules = self.function, self.rules
+        if function is None:
+            return [rule.bound.policy.name for rule in rules]
+        asked: list[int] = []
+        function(
+            names,
+            lambda position: rules[position].parameters(subject),
+            asked,
+            subject.facts.expired,
+            lambda error, position: error.blame(rules[position].bound.policy.name),
+        )
+        return [rules[position].bound.policy.name for position in asked]
+
+
+class PolicyScreener:
+    """Makes the screens of a rule set. rules: its policies, by name."""
+
+    def __init__(self, rules: Mapping[str, PolicyRule], subjects: SubjectCache) -> None:
+        self.subjects = subjects
+        self._rules = rules
+        self._batches: dict[tuple[str, ...], Sequence[_Batch]] = {}
+        self._waiting: deque[_Batch] = deque()
+
+    def screen(self, names: Sequence[str]) -> PolicyScreen:
+        """The screen of some of the policies."""
+        return PolicyScreen({name: self._rules[name] for name in names}, self)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether policies have been judged together that are not fused yet."""
+        return bool(self._waiting)
+
+    def prepare(self) -> None:
+        """Fuse policies that have been judged together, which may take tenths of a second."""
+        while self._waiting:
+            batch = self._waiting.popleft()
+            batch.function = fuse(
+                [part_of(rule.bound.compiled, is_selective=not rule.bound.is_plain) for rule in batch.rules]
+            )
+
+    def batches(self, rules: Mapping[str, PolicyRule]) -> Sequence[_Batch]:
+        """Some of the policies, a few at a time: the same batches for the same names."""
+        names = tuple(rules)
+        batches = self._batches.get(names)
+        if batches is None:
+            listed = list(rules.values())
+            batches = [_Batch(listed[start : start + _TOGETHER]) for start in range(0, len(listed), _TOGETHER)]
+            if len(self._batches) < _FUNCTIONS:
+                self._batches[names] = batches
+                self._waiting += batches
+        return batches
+
+
+class PolicyScreen:
+    """Some policies that are judged together. names: theirs."""
+
+    def __init__(self, rules: Mapping[str, PolicyRule], screener: PolicyScreener) -> None:
+        self.names = Names(rules)
+        self._rules = rules
+        self._screener = screener
+        self._is_derived = any(rule.is_derived for rule in rules.values())
+        self._batches: dict[tuple[Key, bool], Sequence[_Batch]] = {}
+
+    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
+        """The policies that have something to say, or may have. Raises TimeLimitError."""
+        subject = self._screener.subjects.of(request, facts)
+        asked = self._asked(subject, derived=False)
+        if self._is_derived:
+            for pod in (pod for _, pods in subject.pods for pod in pods):
+                asked += self._asked(pod, derived=True)
+        return asked + [name for name in self.names if name in facts.skipped] if facts.skipped else asked
+
+    def _asked(self, subject: Subject, *, derived: bool) -> list[str]:
+        """The same for a request, or for a Pod that would be created."""
+        batches = self._batches.get((subject.key, derived))
+        if batches is None:
+            batches = self._screener.batches(
+                {
+                    name: rule
+                    for name, rule in self._rules.items()
+                    if (rule.is_derived if derived else rule.is_direct)
+                    and rule.bound.may_match(subject.request, subject.key)
+                }
+            )
+            if len(self._batches) < _KEYS:
+                self._batches[subject.key, derived] = batches
+        if not batches:
+            return []
+        names = subject.inputs.lazily()
+        return [name for batch in batches for name in batch.asked(subject, names)]
+
+
+def covers_pods(constraints: MatchResources) -> bool:
+    """Whether a policy may match the creation of Pods."""
+    return any(
+        {"", "*"} & set(rule.api_groups)
+        and {"pods", "*", "*/*", "pods/*"} & set(rule.resources)
+        and {"CREATE", "*"} & set(rule.operations)
+        for rule in constraints.resource_rules
+    )
+
+
+MUTATING_POLICIES = "mutating-policies"
+"""The name of their one rule: policies are reinvoked only if any of them changed the object."""
+
+Schemas = Callable[[GroupVersionKind], Schema | None]
+"""The schema of a kind; None if it has none, as the options of a connection."""
+
+
+class MutatingPolicies:
+    """The policies in their order of application.
+
+    exceptions: those from single policies. They are applied here, because for the engine all policies are one rule.
+    """
+
+    def __init__(
+        self,
+        policies: Iterable[BoundPolicy],
+        parameters: StaticParameters,
+        schemas: Schemas,
+        exceptions: Iterable[PolicyException] = (),
+    ) -> None:
+        self._policies = tuple(policies)
+        self._candidates: dict[Key, tuple[BoundPolicy, ...]] = {}
+        self._parameters = parameters
+        self._schemas = schemas
+        names = {policy.policy.name for policy in self._policies}
+        self._exceptions = tuple(exception for exception in exceptions if names.intersection(exception.rules))
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of the service. It reads whole objects, because merging needs them."""
+        resources = dict.fromkeys(rule for policy in self._policies for rule in policy.resource_rules())
+        failing = any(policy.policy.failure_policy == "Fail" for policy in self._policies)
+        reinvoked = any(policy.policy.reinvocation_policy == "IfNeeded" for policy in self._policies)
+        hook = Hook(
+            "mutate",
+            POLICY_GROUPS["Fail"],
+            tuple(resources),
+            "Fail" if failing else "Ignore",
+            scope="*",
+            exact=True,
+            reinvoked=reinvoked,
+            namespaces=common(policy.namespaces for policy in self._policies),
+        )
+        return Rule(MUTATING_POLICIES, (hook,), "deny", frozenset({""}), mutate=self.mutate)
+
+    def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
+        """The patch from the object to the mutated one. Raises MutationRefusedError, Missing and FactUnavailable."""
+        mutated, excepted = self.mutated(request, facts)
+        if (denial := mutated.denial) is not None:
+            violation = Violation(
+                rule=denial.policy,
+                path="",
+                value="",
+                problem="",
+                summary=denial.native,
+                remedy="",
+                verdict="deny",
+                status=denial.status,
+            )
+            raise MutationRefusedError(violation, self._covering(request).get(denial.policy))
+        operations = jsonpatch.make_patch(request.object, mutated.object).patch
+        skipped = tuple(Skip(finding.policy, finding.message) for finding in mutated.result.ignored)
+        return Mutation(tuple(operations), excepted=tuple(excepted.items()), skipped=skipped)
+
+    def mutated(
+        self, request: AdmissionRequest, facts: Facts
+    ) -> tuple[dispatcher.Mutated, Mapping[str, PolicyException]]:
+        """The object and result after the policies, and the exceptions from those that were not evaluated."""
+        exceptions = self._covering(request)
+        holding = {name: exception for name, exception in exceptions.items() if exception.holds(facts.today())}
+        excepted: dict[str, PolicyException] = {}
+        key = key_of(request)
+
+        def select(obj: JsonObject | None) -> dispatcher.Selected:
+            current = replace(request, object=obj)
+
+            candidates = self._candidates.get(key)
+            if candidates is None:
+                candidates = tuple(policy for policy in self._policies if policy.may_match(current, key))
+                if len(self._candidates) < _KEYS:
+                    self._candidates[key] = candidates
+            selects = partial(Matcher.selects, request=current, namespace_labels=facts.namespace_labels)
+            matching = ((policy.compiled, policy.matching(current, selects, key)) for policy in candidates)
+            matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
+            excepted.update((name, holding[name]) for name in matched if name in holding)
+            return [selected for name, selected in matched.items() if name not in holding]
+
+        parameters = ReviewParameters(facts, self._parameters)
+        return dispatcher.mutate(select, parameters, inputs_of(request, facts), self._schemas(request.kind)), excepted
+
+    def _covering(self, request: AdmissionRequest) -> Mapping[str, PolicyException]:
+        """The exception that covers the request, by policy. The exception may have ended."""
+        if not self._exceptions:
+            return {}
+        names = (policy.policy.name for policy in self._policies)
+        covering = ((name, longest(self._exceptions, name, request)) for name in names)
+        return {name: exception for name, exception in covering if exception is not None}
+
+
+def validating_rules(
+    policies: Iterable[Policy],
+    bindings: Iterable[Binding],
+    parameters: StaticParameters,
+    workloads: Workloads,
+    compile_: Compile = compile_policy,
+    *,
+    native: bool = False,
+) -> list[Rule]:
+    """The rules of all validating policies in force. native: kube-apiserver enforces them, but not on templates."""
+    subjects = SubjectCache(workloads)
+    made = {
+        bound.policy.name: PolicyRule(bound, parameters, subjects, is_direct=not native)
+        for bound in in_force("ValidatingAdmissionPolicy", policies, bindings, compile_)
+        if not native or covers_pods(bound.policy.match_constraints)
+    }
+    screener = PolicyScreener(made, subjects)
+    return [rule.rule(screener) for rule in made.values()]
+
+
+def mutating_rules(
+    policies: Iterable[Policy],
+    bindings: Iterable[Binding],
+    parameters: StaticParameters,
+    schemas: Schemas,
+    exceptions: Iterable[PolicyException] = (),
+    compile_: Compile = compile_policy,
+) -> list[Rule]:
+    """The one rule for all mutating policies that are in force; empty if there are none."""
+    mutating_policies = list(in_force("MutatingAdmissionPolicy", policies, bindings, compile_))
+    return [MutatingPolicies(mutating_policies, parameters, schemas, exceptions).rule] if mutating_policies else []

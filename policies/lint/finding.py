@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from policies.admissionpolicy.documents.document import Document, Path, show
 from policies.admissionpolicy.model import LINT_IGNORE, Expression
@@ -62,7 +62,7 @@ def named(text: str) -> frozenset[str]:
     return frozenset(codes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LintFinding:
     """One finding, at a place in a file.
 
@@ -95,10 +95,9 @@ class LintSubject:
     name: str
     document: Document
 
-    def at(self, id_: str, path: Path, message: str, remedy: str, *, key: bool = False) -> LintFinding:
-        """A finding about a field; `key`: about its key rather than its value."""
-        line, column = self.document.place(path, key=key)
-        return self._finding(id_, show(path), (line, column), message, remedy)
+    def at(self, id_: str, path: Path, message: str, remedy: str) -> LintFinding:
+        """A finding about a field."""
+        return self._finding(id_, self.document.place(path), show(path), message, remedy)
 
     def within(self, id_: str, expression: Expression, offset: int, message: str, remedy: str) -> LintFinding:
         """A finding about an expression, at an offset in code points."""
@@ -106,19 +105,7 @@ class LintSubject:
         steps = re.findall(r"[^.\[\]]+", expression.path)
         path: Path = tuple(int(step) if step.isdecimal() else step for step in steps)
         place = self.document.place_inside(path, offset) or source.location(offset)
-        return self._finding(id_, expression.path, place, message, remedy, source.excerpt(offset))
+        return self._finding(id_, place, expression.path, message, remedy, source.excerpt(offset))
 
-    def _finding(
-        self, id_: str, path: str, place: tuple[int, int], message: str, remedy: str, excerpt: tuple[str, ...] = ()
-    ) -> LintFinding:
-        return LintFinding(
-            id=id_,
-            subject=f"{self.kind} {self.name}",
-            file=self.document.name,
-            line=place[0],
-            column=place[1],
-            path=path,
-            message=message,
-            remedy=remedy,
-            excerpt=excerpt,
-        )
+    def _finding(self, id_: str, place: tuple[int, int], *about: Any) -> LintFinding:
+        return LintFinding(id_, f"{self.kind} {self.name}", self.document.name, *place, *about)

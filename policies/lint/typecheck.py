@@ -10,28 +10,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
-from policies.admissionpolicy import schema
 from policies.admissionpolicy import schema as schemas
-from policies.admissionpolicy.builtin.table import ApiResource, OpenApi, Scope, served_resources
+from policies.admissionpolicy.builtin.table import QUANTITY, ApiResource, OpenApi, Scope, served_resources
 from policies.admissionpolicy.model import Expression, Policy
 from policies.admissionpolicy.schema import open_api
 from policies.cel import types
-from policies.cel.checker import check
-from policies.cel.environment import Dialect, Environment, Feature
+from policies.cel.checker import check, qualified_name
+from policies.cel.environment import Dialect, Feature
 from policies.cel.kubernetes import VARIABLES, admission, variable_type
 from policies.cel.recursion import deeply
-from policies.cel.syntax.ast import Node, Select, walk
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children, walk
 from policies.cel.syntax.parser import RESERVED, parse
-from policies.cel.syntax.source import CompileError, Issue
-from policies.cel.types import Type
+from policies.cel.syntax.source import CompileError
+from policies.cel.types import Kind, Type
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, Release
-from policies.lint.guards import KindTests
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +58,28 @@ class ResourceCatalog:
 
     def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
         """The schema of a kind; None if it is unknown."""
-        return schema.open_api(kind, self.release) or self.custom.get(kind)
+        return open_api(kind, self.release) or self.custom.get(kind)
 
 
 def catalog(objects: Iterable[Any], release: Release = NEWEST) -> ResourceCatalog:
     """The built-in resources of a release, and those of the CustomResourceDefinitions among the objects."""
-    definitions = (
-        item for item in objects if isinstance(item, dict) and item.get("kind") == "CustomResourceDefinition"
-    )
-    versions = [version for item in definitions for version in _versions(item.get("spec") or {})]
-    own = tuple(resource for resources_, _ in versions for resource in resources_)
-    schemas = {
-        resources_[0].kind: schema.open_api_of_custom_resource(written) for resources_, written in versions if written
-    }
-    return ResourceCatalog((*served_resources(), *own), schemas, release)
-
-
-def _versions(spec: Mapping[str, Any]) -> Iterator[tuple[tuple[ApiResource, ...], OpenApi | None]]:
-    names = spec.get("names") or {}
-    group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
-    scope: Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
-    for entry in spec.get("versions") or ():
-        version = str(entry.get("name", ""))
-        kind = GroupVersionKind(group, version, str(names.get("kind", "")))
-        subresources = (f"{plural}/{name}" for name in entry.get("subresources") or ())
-        defined = tuple(ApiResource(group, version, name, kind, scope) for name in (plural, *subresources))
-        yield defined, (entry.get("schema") or {}).get("openAPIV3Schema")
+    own: list[ApiResource] = []
+    custom: dict[GroupVersionKind, OpenApi] = {}
+    for item in objects:
+        if not isinstance(item, dict) or item.get("kind") != "CustomResourceDefinition":
+            continue
+        spec = item.get("spec") or {}
+        names = spec.get("names") or {}
+        group, plural = str(spec.get("group", "")), str(names.get("plural", ""))
+        scope: Scope = "Cluster" if spec.get("scope") == "Cluster" else "Namespaced"
+        for entry in spec.get("versions") or ():
+            version = str(entry.get("name", ""))
+            kind = GroupVersionKind(group, version, str(names.get("kind", "")))
+            subresources = (f"{plural}/{name}" for name in entry.get("subresources") or ())
+            own += (ApiResource(group, version, name, kind, scope) for name in (plural, *subresources))
+            if written := (entry.get("schema") or {}).get("openAPIV3Schema"):
+                custom[kind] = schemas.open_api_of_custom_resource(written)
+    return ResourceCatalog((*served_resources(), *own), custom, release)
 
 
 _RESERVED = RESERVED | {"true", "false", "null", "in"}
@@ -92,6 +87,8 @@ _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__sl
 _SCALARS = {"boolean": types.BOOL, "number": types.DOUBLE, "integer": types.INT}
 _FORMATS = {"byte": types.BYTES, "duration": types.DURATION, "date": types.TIMESTAMP, "date-time": types.TIMESTAMP}
 _TEXT: OpenApi = {"type": "string"}
+QUANTITY_TYPE = Type(Kind.DYN, "quantity")
+"""The type of quantities where Kubernetes has none: the checker leaves it to run time, and lint knows it again."""
 _ROOT: OpenApi = {
     "kind": _TEXT,
     "apiVersion": _TEXT,
@@ -99,63 +96,37 @@ _ROOT: OpenApi = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeclaredType:
     """The type of a kind, and all object types below it by name.
 
-    definitions: the names of the OpenAPI definitions of types, if they have one. present: for each type, the fields
-    that are always present, because the schema requires them or has a default.
+    untyped: as of `declare`. definitions: the names of the OpenAPI definitions of types, if they have one. present: for
+    each type, the fields that are always present, because the schema requires them or has a default.
     """
 
     type: Type
-    structs: Mapping[str, Mapping[str, Type]]
-    definitions: Mapping[str, str]
-    present: Mapping[str, frozenset[str]]
+    untyped: Type | None
+    structs: dict[str, dict[str, Type]] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)
+    present: dict[str, frozenset[str]] = field(default_factory=dict)
 
-
-def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> DeclaredType | None:
-    """The type `name` of a whole object; None if the schema has no type for it.
-
-    untyped: the type for values that may have several types, such as quantities, and for objects with unknown fields.
-    None: as in Kubernetes, where fields with several types do not exist, and objects with unknown fields are empty.
-    With `untyped`, types are named after their definitions, so that containers and initContainers have the same element
-    type; in Kubernetes they differ.
-    """
-    builder = _Builder(untyped)
-    type_ = builder.type(schema, name, frozenset(), root=True)
-    return None if type_ is None else DeclaredType(type_, builder.structs, builder.definitions, builder.present)
-
-
-def escaped(name: str) -> str | None:
-    """A property's name as a CEL identifier, such as `x__dash__y` for `x-y`; None if it cannot be one."""
-    if name in _RESERVED:
-        return f"__{name}__"
-    if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
-        return None
-    return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
-
-
-class _Builder:
-    def __init__(self, untyped: Type | None) -> None:
-        self._untyped = untyped
-        self.structs: dict[str, dict[str, Type]] = {}
-        self.definitions: dict[str, str] = {}
-        self.present: dict[str, frozenset[str]] = {}
-
-    def type(self, schema: OpenApi, path: str, around: frozenset[str], *, root: bool = False) -> Type | None:
+    def read(  # noqa: PLR0911 - one return per form
+        self, schema: OpenApi, path: str, around: frozenset[str], *, root: bool = False
+    ) -> Type | None:
         """The type at a path; None if it has none, so that the field does not exist in CEL.
 
         around: the enclosing definitions. A reference to one of them becomes an object without fields.
         """
         reference = schema.get("$ref")
-        if reference is not None:
-            if reference in around:
-                schema = {"type": "object"}
-            else:
-                around |= {reference}
-                schema = schemas.definition(reference)
-                path = path if self._untyped is None or root else reference
-                self.definitions[path] = reference
+        if reference == QUANTITY and self.untyped is not None:
+            return QUANTITY_TYPE
+        if reference in around:
+            schema = {"type": "object"}
+        elif reference is not None:
+            around |= {reference}
+            schema = schemas.definition(reference)
+            path = path if self.untyped is None or root else reference
+            self.definitions[path] = reference
         if schema.get("format") == "int-or-string" or schema.get("x-kubernetes-int-or-string") is True:
             return types.DYN
         match "object" if root else schema.get("type"):
@@ -167,17 +138,17 @@ class _Builder:
                 return None if element is None else types.map_of(types.STRING, element)
             case "object":
                 unknown = not schema.get("properties") or schema.get("x-kubernetes-preserve-unknown-fields") is True
-                is_open = unknown and not root and self._untyped is not None
-                return self._untyped if is_open else self._struct(schema, path, around, root=root)
+                is_open = unknown and not root and self.untyped is not None
+                return self.untyped if is_open else self._struct(schema, path, around, root=root)
             case "string":
                 return _FORMATS.get(schema.get("format", ""), types.STRING)
             case name:
-                return _SCALARS.get(str(name), self._untyped)
+                return _SCALARS.get(str(name), self.untyped)
 
     def _below(self, schema: Any, path: str, around: frozenset[str]) -> Type | None:
         if not isinstance(schema, dict):
-            return self._untyped
-        return self.type(schema, path, around, root=schema.get("x-kubernetes-embedded-resource") is True)
+            return self.untyped
+        return self.read(schema, path, around, root=schema.get("x-kubernetes-embedded-resource") is True)
 
     def _struct(self, schema: OpenApi, path: str, around: frozenset[str], *, root: bool) -> Type:
         properties = schema.get("properties") or {}
@@ -200,20 +171,35 @@ class _Builder:
         return types.struct(path)
 
 
+def declare(name: str, schema: OpenApi, untyped: Type | None = None) -> DeclaredType | None:
+    """The type `name` of a whole object; None if the schema has no type for it.
+
+    untyped: the type for values that may have several types, but for quantities, and for objects with unknown fields.
+    None: as in Kubernetes, where fields with several types do not exist, and objects with unknown fields are empty.
+    With `untyped`, types are named after their definitions, so that containers and initContainers have the same element
+    type; in Kubernetes they differ.
+    """
+    declared = DeclaredType(types.DYN, untyped)
+    type_ = declared.read(schema, name, frozenset(), root=True)
+    declared.type = type_ or types.DYN
+    return None if type_ is None else declared
+
+
+def escaped(name: str) -> str | None:
+    """A property's name as a CEL identifier, such as `x__dash__y` for `x-y`; None if it cannot be one."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
+        return None
+    return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
+
+
 TYPES_LIMIT = 10
 """Kubernetes collects at most this many kinds from one rule, and then ignores further rules."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpressionWarning:
-    """An entry of `status.typeChecking.expressionWarnings`."""
-
-    field_ref: str
-    warning: str
-
-
-def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarning, ...]:
-    """The warnings that Kubernetes writes into the status of a ValidatingAdmissionPolicy."""
+def warnings(policy: Policy, catalog: ResourceCatalog) -> list[dict[str, str]]:
+    """The `status.typeChecking.expressionWarnings` that Kubernetes writes for a ValidatingAdmissionPolicy."""
     entries = []
     typed = [TypedPolicy(policy, kind, catalog, exact=True) for kind in checked_kinds(policy, catalog)]
     for expression in policy.judged_expressions:
@@ -223,8 +209,8 @@ def warnings(policy: Policy, catalog: ResourceCatalog) -> tuple[ExpressionWarnin
                 issues = error.full_reference().removeprefix("compilation failed: ")
                 text += f"{kind.group}/{kind.version}, Kind={kind.kind}: {issues}\n\n"
         if text:
-            entries.append(ExpressionWarning(expression.path, text.removesuffix("\n")))
-    return tuple(entries)
+            entries.append({"fieldRef": expression.path, "warning": text.removesuffix("\n")})
+    return entries
 
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
@@ -241,6 +227,108 @@ def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersio
             break
     known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))
+
+
+_UNKNOWN = object()
+
+
+class KindTests:
+    """Evaluates tests of the kind.
+
+    variables: the trees of `variables.x` by name. fields: the results of `has()`, by its position, for fields that the
+    kind does not have or always has.
+    """
+
+    def __init__(
+        self, kind: GroupVersionKind | None, variables: Mapping[str, Node], fields: Mapping[int, bool]
+    ) -> None:
+        self._values: dict[str, str] = {}
+        if kind is not None:
+            about = {"kind": kind.kind, "apiVersion": f"{kind.group}/{kind.version}".lstrip("/")}
+            roots = {"object": about, "oldObject": about, "request.kind": {"kind": kind.kind, "group": kind.group}}
+            self._values = {f"{root}.{name}": text for root, own in roots.items() for name, text in own.items()}
+        self._variables = variables
+        self._fields = fields
+        self._decided: dict[str, bool | None] = {}  # of variables, which may read others again and again
+
+    def decided(self, node: Node, scope: Mapping[str, object] = MappingProxyType({})) -> bool | None:  # noqa: PLR0911
+        """The value of an expression that is the same for every object of the kind; None for other expressions."""
+        value = self._value(node, scope)
+        if value is not _UNKNOWN:
+            return value if isinstance(value, bool) else None
+        match node:
+            case Call(function="!_"):
+                inner = self.decided(node.args[0], scope)
+                return None if inner is None else not inner
+            case Call(function="_&&_" | "_||_"):
+                return _joined([self.decided(argument, scope) for argument in node.args], all_=node.function == "_&&_")
+            case Call(function="_?_:_"):
+                condition = self.decided(node.args[0], scope)
+                return None if condition is None else self.decided(node.args[1 if condition else 2], scope)
+            case Call(function="_==_" | "_!=_"):
+                left, right = (self._value(argument, scope) for argument in node.args)
+                return None if _UNKNOWN in (left, right) else (left == right) is (node.function == "_==_")
+            case Call(function="@in", args=[item, ListLiteral(elements=elements)]):
+                value, among = self._value(item, scope), [self._value(element, scope) for element in elements]
+                return None if _UNKNOWN in (value, *among) else value in among
+            case Comprehension(macro="all" | "exists", variable2=None, range=ListLiteral(elements=elements)):
+                scopes = ({**scope, node.variable: self._value(element, scope)} for element in elements)
+                return _joined([self.decided(node.body[-1], inner) for inner in scopes], all_=node.macro == "all")
+            case _:
+                return None
+
+    def live(self, node: Node) -> tuple[Node, ...]:
+        """The children of a node that are not dead for the kind."""
+        match node:
+            case Call(function="_&&_" | "_||_"):
+                decisive = node.function == "_||_"
+                left, right = node.args
+                if self.decided(left) is decisive:
+                    return (left,)
+                return (right,) if self.decided(right) is decisive else (left, right)
+            case Call(function="_?_:_"):
+                condition, then, otherwise = node.args
+                decided = self.decided(condition)
+                return (condition, then, otherwise) if decided is None else (condition, then if decided else otherwise)
+            case _:
+                return tuple(children(node))
+
+    def walk(self, tree: Node) -> Iterator[Node]:
+        """All nodes of a tree that are not dead for the kind."""
+        pending = [tree]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending.extend(reversed(self.live(node)))
+
+    def _value(self, node: Node, scope: Mapping[str, object]) -> object:  # noqa: PLR0911 - one for each form of node
+        match node:
+            case Literal():
+                return node.value
+            case Ident():
+                return scope.get(node.name, _UNKNOWN)
+            case Select(test_only=True):
+                return self._fields.get(node.position, _UNKNOWN)
+            case Select():
+                name = qualified_name(node) or ""
+                if name.partition(".")[0] in scope:
+                    return _UNKNOWN
+                variable = self._variables.get(node.field) if name == f"variables.{node.field}" else None
+                if variable is None:
+                    return self._values.get(name, _UNKNOWN)
+                if node.field not in self._decided:
+                    self._decided[node.field] = self.decided(variable)
+                decided = self._decided[node.field]
+                return _UNKNOWN if decided is None else decided
+            case _:
+                return _UNKNOWN
+
+
+def _joined(answers: list[bool | None], *, all_: bool) -> bool | None:
+    """The combined result: for `&&` and `all` one False decides, for `||` and `exists` one True."""
+    if (not all_) in answers:
+        return not all_
+    return None if None in answers else all_
 
 
 class TypedPolicy:
@@ -269,9 +357,16 @@ class TypedPolicy:
         if (parameters := policy.param_kind) is not None:
             group, _, version = parameters.api_version.rpartition("/")
             self.params = _declared(GroupVersionKind(group, version, parameters.kind), catalog, untyped)
-        dialect = Dialect(catalog.release, stored=True)
-        known = admission(params=policy.param_kind is not None, dialect=dialect)
-        self._environment = _environment(known, self.object, self.params, exact=exact)
+        # The environment of buildEnvSet, which has `authorizer`, but not `authorizer.requestResource`.
+        known = admission(params=parameters is not None, dialect=Dialect(catalog.release, stored=True))
+        hidden = "authorizer.requestResource" if exact else ""
+        variables = {name: type_ for name, type_ in known.variables.items() if name != hidden}
+        structs = dict(known.structs)
+        for names, declared in ((("object", "oldObject"), self.object), (("params",), self.params)):
+            if declared is not None and names[0] in variables:
+                variables |= dict.fromkeys(names, declared.type)
+                structs |= declared.structs
+        self._environment = replace(known, variables=variables, structs=structs)
         self._mutations = {mutation.expression for mutation in policy.mutations}
         self._trees: dict[Expression, Node | CompileError] = {}
         self.variables: dict[str, Node | CompileError] = {}
@@ -313,23 +408,20 @@ class TypedPolicy:
         except CompileError as error:
             if self._exact or not trees:
                 return error
-            issues = self._live_issues(trees[0], error)
+            # What is behind a test for another kind does not count, nor what is a consequence of another issue.
+            present = self.object.present if self.object is not None else {}
+            fields = {
+                node.position: True
+                for node in walk(trees[0])
+                if isinstance(node, Select) and node.test_only and node.operand.type is not None
+                and node.field in present.get(node.operand.type.name, ())
+            }  # fmt: skip
+            fields |= {issue.position: False for issue in error.issues if issue.message.startswith("undefined field")}
+            live = {node.position for node in self.tests(fields).walk(trees[0])}
+            issues = [issue for issue in error.issues if issue.position in live and not self._works(issue.message)]
             if issues:
                 return CompileError(source, issues)
         return trees[0]
-
-    def _live_issues(self, tree: Node, error: CompileError) -> list[Issue]:
-        """The issues that are not behind a test for another kind and are not consequences of other issues."""
-        fields = {node.position: True for node in walk(tree) if self._is_always_true(node)}
-        fields |= {issue.position: False for issue in error.issues if issue.message.startswith("undefined field")}
-        live = {node.position for node in self.tests(fields).walk(tree)}
-        return [issue for issue in error.issues if issue.position in live and not self._works(issue.message)]
-
-    def _is_always_true(self, node: Node) -> bool:
-        """Whether a node is `has()` of a field that is always present."""
-        if not isinstance(node, Select) or not node.test_only or self.object is None or node.operand.type is None:
-            return False
-        return node.field in self.object.present.get(node.operand.type.name, ())
 
     def _works(self, message: str) -> bool:
         """Whether an issue is only a consequence of another one, or only the checker has it.
@@ -348,7 +440,7 @@ class TypedPolicy:
     def tests(self, fields: Mapping[int, bool] | None = None) -> KindTests:
         """The tests of the kind; `fields`: the known results of `has()`, by position."""
         trees = {name: tree for name, tree in self.variables.items() if not isinstance(tree, CompileError)}
-        return KindTests(self.kind, trees.get, fields or {})
+        return KindTests(self.kind, trees, fields or {})
 
 
 def _declared(kind: GroupVersionKind, catalog: ResourceCatalog, untyped: Type | None) -> DeclaredType | None:
@@ -360,17 +452,3 @@ def _declared(kind: GroupVersionKind, catalog: ResourceCatalog, untyped: Type | 
 def _built_in(kind: GroupVersionKind, untyped: Type | None, release: Release) -> DeclaredType | None:
     schema = open_api(kind, release)
     return None if schema is None else declare(kind.kind, schema, untyped)
-
-
-def _environment(
-    known: Environment, obj: DeclaredType | None, parameters: DeclaredType | None, *, exact: bool
-) -> Environment:
-    """The environment of buildEnvSet. If `exact`, it has `authorizer`, but not `authorizer.requestResource`."""
-    hidden = "authorizer.requestResource" if exact else ""
-    variables = {name: type_ for name, type_ in known.variables.items() if name != hidden}
-    structs = dict(known.structs)
-    for names, declared in ((("object", "oldObject"), obj), (("params",), parameters)):
-        if declared is not None and names[0] in variables:
-            variables |= dict.fromkeys(names, declared.type)
-            structs |= declared.structs
-    return replace(known, variables=variables, structs=structs)

@@ -13,7 +13,7 @@ from cluster.test_defaults import KINDS, compared, path
 from policies.cel import types
 from policies.cel.types import Kind, Type
 from policies.engine.request import GroupVersionKind
-from policies.lint.absence import FieldPresence
+from policies.lint.absence import may_lack
 from policies.lint.typecheck import DeclaredType, catalog, declare
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def _added(found: Any, written: Any, type_: Type, declared: DeclaredType, place:
                 yield from _added(item, written[index], type_.parameters[0], declared, f"{place}[{index}]")
     if type_.kind is not Kind.STRUCT or not isinstance(found, dict):
         return
-    presence, given = FieldPresence(declared), written if isinstance(written, dict) else {}
+    given = written if isinstance(written, dict) else {}
     for name, value in found.items():
-        if name not in given and value is not None and presence.may_lack(type_.name, name, place):
+        if name not in given and value is not None and may_lack(type_.name, name, place, declared):
             yield f"{place}.{name}"
         elif (below := declared.structs[type_.name].get(name)) is not None:
             yield from _added(value, given.get(name), below, declared, f"{place}.{name}")

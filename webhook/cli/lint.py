@@ -134,7 +134,7 @@ def _type_checking(files: PolicyFiles, form: str) -> int:
     for policy in files.loaded.policies:
         if policy.kind == "ValidatingAdmissionPolicy":
             with _bounded(policy):
-                entries = [{"fieldRef": w.field_ref, "warning": w.warning} for w in warnings(policy, known)]
+                entries = warnings(policy, known)
             statuses[policy.name] = {"expressionWarnings": entries} if entries else {}
     write([{"name": name, "typeChecking": s} for name, s in statuses.items()], "yaml" if form == "text" else form)
     return exits.REFUSED if any(statuses.values()) else exits.OK

@@ -5,10 +5,10 @@ import pytest
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
 from policies.engine.request import GroupVersionKind
-from policies.lint.guards import KindTests
+from policies.lint.typecheck import KindTests
 
 _TESTS = KindTests(
-    GroupVersionKind("apps", "v1", "Deployment"), {"isPod": parse(Source("object.kind == 'Pod'"))}.get, {3: True}
+    GroupVersionKind("apps", "v1", "Deployment"), {"isPod": parse(Source("object.kind == 'Pod'"))}, {3: True}
 )
 _DECIDED = {
     "object.kind == 'Pod'": False,

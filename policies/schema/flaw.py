@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from policies.golang.strconv import utf8
 from policies.kubernetes.name import (
+    Format,
     dns1035_label,
     dns_label,
     dns_subdomain,
@@ -83,6 +84,11 @@ class Flaws:
         if warns:
             remedy = "unless a webhook of the kind fills it in, as its description says"
         self.values.append(Flaw(location(place), text, remedy, "warning" if warns else "error"))
+
+    def misformed(self, form: Format, place: Place, text: str) -> None:
+        """A text has not the form that it should have, if so."""
+        for problem in form(text):
+            self.invalid(place, text, problem)
 
     def invalid(self, place: Place, value: object, problem: str, remedy: str = "") -> None:
         """A value is not allowed."""
@@ -183,33 +189,28 @@ def shown(value: object) -> str:
     return "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "null"
 
 
-Format = Callable[[str], list[str]]
 _CACHED = 8_192
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
-_IS_CONFIG_KEY = re.compile(_CONFIG_KEY.encode()).fullmatch
 _CONFIG_KEY_RULE: Final = must_match(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
     _CONFIG_KEY, "key.name", "KEY_NAME", "key-name",
 )  # fmt: skip
-_KEY_LENGTH, _PORT_LENGTH = 253, 15
-_IS_PORT = re.compile("[-a-z0-9]+").fullmatch
 
 
-def config_key(text: str) -> list[str]:
+def _config_key(text: str) -> list[str]:
     """The problems of a key of a ConfigMap or a Secret (IsConfigMapKey)."""
-    raw = utf8(text)
-    problems = too_long(raw, _KEY_LENGTH, "characters")
-    if not _IS_CONFIG_KEY(raw):
+    problems = too_long(utf8(text), 253, "characters")
+    if not re.fullmatch(_CONFIG_KEY, text):
         problems.append(_CONFIG_KEY_RULE)
     if text in (".", "..") or text.startswith(".."):
         problems.append(f"must not be '{text}'" if text in (".", "..") else "must not start with '..'")
     return problems
 
 
-def port_name(text: str) -> list[str]:
+def _port_name(text: str) -> list[str]:
     """The problems of the name of a port (IsValidPortName)."""
-    problems = too_long(utf8(text), _PORT_LENGTH, "characters")
-    if not _IS_PORT(text):
+    problems = too_long(utf8(text), 15, "characters")
+    if not re.fullmatch("[-a-z0-9]+", text):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", text):
         problems.append("must contain at least one letter (a-z)")
@@ -220,23 +221,14 @@ def port_name(text: str) -> list[str]:
     return problems
 
 
-def absolute_path(text: str) -> list[str]:
-    """The problem of a path that does not begin at the root."""
-    return [] if text.startswith("/") else ["must be an absolute path"]
-
-
-def _cached(form: Format) -> Format:
-    """The same for texts that come again and again."""
-    return lru_cache(_CACHED)(form)
-
-
 FORMATS: Mapping[str, Format] = {
-    "absolute-path": absolute_path,
-    "config-key": _cached(config_key),
-    "dns-1035-label": _cached(dns1035_label),
-    "dns-label": _cached(dns_label),
-    "dns-subdomain": _cached(dns_subdomain),
-    "label-key": _cached(label_key),
-    "label-value": _cached(label_value),
-    "port-name": _cached(port_name),
+    "absolute-path": lambda text: [] if text.startswith("/") else ["must be an absolute path"],
+    "config-key": lru_cache(_CACHED)(_config_key),
+    "dns-1035-label": lru_cache(_CACHED)(dns1035_label),
+    "dns-label": lru_cache(_CACHED)(dns_label),
+    "dns-subdomain": lru_cache(_CACHED)(dns_subdomain),
+    "label-key": lru_cache(_CACHED)(label_key),
+    "label-value": lru_cache(_CACHED)(label_value),
+    "port-name": lru_cache(_CACHED)(_port_name),
 }
+"""The forms of texts by name. The same texts come again and again, so that the problems of most are kept."""

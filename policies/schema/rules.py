@@ -8,7 +8,7 @@ pkg/apis/{apps,autoscaling,batch,core,networking,policy,rbac}/validation in k8s.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,11 +16,12 @@ from policies.admissionpolicy.builtin.reader import quantity_of
 from policies.engine.match import SelectorRequirement
 from policies.engine.request import mapping
 from policies.golang.strconv import utf8
-from policies.kubernetes.name import dns_label, dns_subdomain, label_value, path_segment
-from policies.schema.flaw import FORMATS, Flaws, Format, Place, below, config_key, port_name
-from policies.schema.shape import Rule
+from policies.kubernetes.name import Format, dns_label, dns_subdomain, label_value, path_segment
+from policies.schema.flaw import FORMATS, Flaws, Place, below
 
 _Json = Mapping[str, Any]
+Rule = Callable[[_Json, Place, Flaws], None]
+"""Notes what is wrong with the fields of a map together."""
 
 # The bytes that annotations may have together (TotalAnnotationSizeLimitB), and those of a character.
 _TOTAL, _WIDEST = 256 * 1024, 4
@@ -37,7 +38,6 @@ _FORMS: Mapping[tuple[str, str], Format] = {
     **dict.fromkeys((("", "Namespace"), ("", "Service"), ("apps", "StatefulSet")), _LABEL),
     **dict.fromkeys(_SEGMENTS, path_segment),
 }
-_LONGEST = {("batch", "CronJob"): (52, "must be no more than 52 characters")}
 
 _AMONG, _PRESENCE, _COMPARED = ("In", "NotIn"), ("Exists", "DoesNotExist"), ("Gt", "Lt")
 _OPERATORS = (*_AMONG, *_PRESENCE)
@@ -93,8 +93,8 @@ def _unique(values: Iterable[tuple[Place, Any]], flaws: Flaws) -> None:
 
 def _formed(form: Format, place: Place, text: Any, flaws: Flaws) -> None:
     """A text has a form; an empty one counts as none."""
-    for problem in form(text) if text else ():
-        flaws.invalid(place, text, problem)
+    if text:
+        flaws.misformed(form, place, text)
 
 
 def judge_metadata(value: _Json, group: str, kind: str, flaws: Flaws) -> None:
@@ -105,19 +105,16 @@ def judge_metadata(value: _Json, group: str, kind: str, flaws: Flaws) -> None:
     if not name and not own.get("generateName"):
         flaws.required((place, "name"), "name or generateName is required", "give it a name")
     _formed(_FORMS.get((group, kind), _SUBDOMAIN), (place, "name"), name, flaws)
-    longest, text = _LONGEST.get((group, kind), (None, ""))
-    if longest is not None and len(name) > longest:
-        flaws.invalid((place, "name"), name, text)
+    if (group, kind) == ("batch", "CronJob") and len(name) > 52:
+        flaws.invalid((place, "name"), name, "must be no more than 52 characters")
     _formed(_LABEL, (place, "namespace"), own.get("namespace"), flaws)
     _labels_and_annotations(own, place, flaws)
 
 
 def _labels_and_annotations(metadata: _Json, place: Place, flaws: Flaws) -> None:
     for key, value in mapping(metadata, "labels").items():
-        for problem in _LABEL_KEY(key):
-            flaws.invalid(below(place, "labels", key), key, problem)
-        for problem in _LABEL_VALUE(value or ""):
-            flaws.invalid(below(place, "labels", key), value, problem)
+        flaws.misformed(_LABEL_KEY, below(place, "labels", key), key)
+        _formed(_LABEL_VALUE, below(place, "labels", key), value, flaws)
     whole = mapping(metadata, "annotations")
     for key in whole:
         for problem in _LABEL_KEY(key.lower()):
@@ -129,7 +126,6 @@ def _labels_and_annotations(metadata: _Json, place: Place, flaws: Flaws) -> None
 
 
 def _requirement(value: _Json, place: Place, flaws: Flaws, operators: tuple[str, ...] = _OPERATORS) -> None:
-    """A requirement has an operator, and values where it compares with some."""
     operator, values = value.get("operator") or "", _items(value, "values")
     if operator not in operators:
         remedy = f"write one of {', '.join(operators)}"
@@ -141,7 +137,6 @@ def _requirement(value: _Json, place: Place, flaws: Flaws, operators: tuple[str,
 
 
 def _node_requirement(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A requirement of Nodes may also compare numbers."""
     _requirement(value, place, flaws, (*_OPERATORS, *_COMPARED))
     if value.get("operator") in _COMPARED and len(_items(value, "values")) != 1:
         flaws.required((place, "values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
@@ -162,7 +157,6 @@ def _selects(selector: _Json, labels: _Json) -> bool:
 
 
 def _container(value: _Json, place: Place, flaws: Flaws) -> None:
-    """Names of ports are unique, and probes that must succeed once do."""
     _unique(((below(place, "ports", i, "name"), port.get("name")) for i, port in _maps(value, "ports")), flaws)
     for name in ("livenessProbe", "startupProbe"):
         successes = mapping(value, name).get("successThreshold")
@@ -171,7 +165,6 @@ def _container(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _variable(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A variable has a value or one source."""
     name = value.get("name")
     if name and "=" in name:
         text = "a valid environment variable name must consist only of printable ASCII characters other than '='"
@@ -189,7 +182,6 @@ def _variable(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _handler(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A probe or hook does one thing."""
     given = [name for name in _HANDLERS if value.get(name) is not None]
     if not given:
         flaws.required(place, "must specify a handler type")
@@ -198,7 +190,6 @@ def _handler(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _resources(value: _Json, place: Place, flaws: Flaws) -> None:
-    """Nothing requests more than its limit, and what cannot be shared has equal limits."""
     limits = mapping(value, "limits")
     for name, request in mapping(value, "requests").items():
         limit = limits.get(name)
@@ -219,16 +210,12 @@ def _resources(value: _Json, place: Place, flaws: Flaws) -> None:
 def _template(value: _Json, place: Place, flaws: Flaws) -> None:
     """The labels and annotations of a template are those of Pods."""
     _labels_and_annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
-    _deletion_cost(mapping(value, "metadata"), (place, "annotations"), flaws)
+    _deletion_cost(value, (place, "annotations"), flaws)
 
 
-def _whole_pod(value: _Json, place: Place, flaws: Flaws) -> None:
-    _deletion_cost(mapping(value, "metadata"), below(place, "metadata", "annotations"), flaws)
-
-
-def _deletion_cost(metadata: _Json, place: Place, flaws: Flaws) -> None:
-    """What a Pod's deletion costs is a whole number of 32 bits."""
-    text = mapping(metadata, "annotations").get(_DELETION_COST)
+def _deletion_cost(pod: _Json, place: Place, flaws: Flaws) -> None:
+    """What a Pod's deletion costs is a whole number of 32 bits. place: of the annotations."""
+    text = mapping(mapping(pod, "metadata"), "annotations").get(_DELETION_COST)
     if text and not (_WHOLE.fullmatch(text) and -(2**31) <= int(text) < 2**31):
         flaws.invalid((place, _DELETION_COST), text, "must be a 32bit integer")
 
@@ -250,7 +237,7 @@ def _pod(value: _Json, place: Place, flaws: Flaws) -> None:
     volumes = {volume.get("name") for _, volume in _maps(value, "volumes")}
     for at, container in ((below(place, f, i), c) for f in _CONTAINERS for i, c in _maps(value, f)):
         _mounts(container, at, volumes, flaws)
-    known = set()
+    known = set()  # ports of the host
     for index, container in _maps(value, "containers"):
         for number, port in _maps(container, "ports"):
             at, host = below(place, "containers", index, "ports", number, "hostPort"), port.get("hostPort")
@@ -262,11 +249,10 @@ def _pod(value: _Json, place: Place, flaws: Flaws) -> None:
             known.add(key)
 
 
-def _mounts(container: _Json, place: Place, volumes: Collection[Any], flaws: Flaws) -> None:
-    for field in ("volumeMounts", "volumeDevices"):
-        for index, mount in _maps(container, field):
-            if (name := mount.get("name")) and name not in volumes:
-                flaws.missing(below(place, field, index, "name"), name, filter(None, volumes))
+def _mounts(container: _Json, place: Place, volumes: set[Any], flaws: Flaws) -> None:
+    for field, index, mount in ((f, i, m) for f in ("volumeMounts", "volumeDevices") for i, m in _maps(container, f)):
+        if (name := mount.get("name")) and name not in volumes:
+            flaws.missing(below(place, field, index, "name"), name, filter(None, volumes))
     paths = set()
     for index, mount in _maps(container, "volumeMounts"):
         if (path := mount.get("mountPath")) in paths:
@@ -276,7 +262,6 @@ def _mounts(container: _Json, place: Place, volumes: Collection[Any], flaws: Fla
 
 
 def _toleration(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A toleration's operator goes with its key and value, and its seconds with its effect."""
     operator, text, effect = value.get("operator") or "", value.get("value") or "", value.get("effect") or ""
     if not value.get("key") and operator != "Exists":
         problem = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
@@ -292,7 +277,6 @@ def _toleration(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _spread(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A spread says by how much domains may differ."""
     if (skew := value.get("maxSkew") or 0) <= 0:
         flaws.invalid((place, "maxSkew"), skew, "must be greater than zero")
     if value.get("minDomains") is not None and value.get("whenUnsatisfiable") == "ScheduleAnyway":
@@ -309,14 +293,12 @@ def _volume(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _claim(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A claim says how much it wants."""
     if mapping(mapping(value, "resources"), "requests").get("storage") is None:
         flaws.required(below(place, "resources", "storage"), "", "write resources.requests.storage")
 
 
 def _deployment(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A Deployment's update makes progress."""
-    _selecting("deployment", "ReplicaSet", value, place, flaws)
+    _selecting("Deployment", value, place, flaws)
     strategy = mapping(value, "strategy")
     rolling = strategy.get("rollingUpdate")
     at = below(place, "strategy", "rollingUpdate")
@@ -340,21 +322,21 @@ def _replication_controller(value: _Json, place: Place, flaws: Flaws) -> None:
     _restarts(value, place, flaws, "ReplicationController")
 
 
-def _selecting(name: str, kind: str, value: _Json, place: Place, flaws: Flaws) -> None:
-    """A workload selects the Pods of its template, which restart always. name, kind: as the messages have them."""
+def _selecting(kind: str, value: _Json, place: Place, flaws: Flaws) -> None:
+    """A workload selects the Pods of its template, which restart always."""
     selector = value.get("selector")
     labels = mapping(mapping(mapping(value, "template"), "metadata"), "labels")
     at = below(place, "template", "metadata", "labels")
     if selector is None:  # selects nothing
         flaws.invalid(at, labels or None, _MISMATCH)
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
-        flaws.invalid((place, "selector"), selector, f"empty selector is invalid for {name}")
+        flaws.invalid((place, "selector"), selector, f"empty selector is invalid for {kind.lower()}")
     elif not _selects(selector, labels):
         flaws.invalid(at, labels or None, _MISMATCH, "give the template the labels of spec.selector")
     if kind == "StatefulSet":
         for _, claim in _maps(value, "volumeClaimTemplates"):  # each is a volume, too
             flaws.retract(below(place, "template"), mapping(claim, "metadata").get("name"))
-    _restarts(value, place, flaws, kind)
+    _restarts(value, place, flaws, "ReplicaSet" if kind == "Deployment" else kind)
 
 
 def _restarts(value: _Json, place: Place, flaws: Flaws, kind: str) -> None:
@@ -382,7 +364,6 @@ def _job(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _autoscaler(value: _Json, place: Place, flaws: Flaws) -> None:
-    """The most is not less than the least."""
     least, most = value.get("minReplicas"), value.get("maxReplicas") or 0
     if least is not None and most < least:
         flaws.invalid((place, "maxReplicas"), most, "must be greater than or equal to `minReplicas`")
@@ -395,32 +376,26 @@ def _autoscaler(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _budget(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A budget says what must be there or what may be missing."""
     if value.get("minAvailable") is not None and value.get("maxUnavailable") is not None:
         flaws.invalid(place, dict(value), "minAvailable and maxUnavailable cannot be both set")
 
 
-def _config_keys(value: _Json, field: str, place: Place, flaws: Flaws) -> None:
+def _config_keys(value: _Json, place: Place, flaws: Flaws, *fields: str) -> None:
     """Keys have the form of file names. The API server moves those of `stringData` to `data` first."""
-    for key in mapping(value, field):
-        for problem in config_key(key):
-            flaws.invalid(below(place, "data" if field == "stringData" else field, key), key, problem)
+    for field, key in ((name, key) for name in fields for key in mapping(value, name)):
+        flaws.misformed(FORMATS["config-key"], below(place, "data" if field == "stringData" else field, key), key)
 
 
 def _config_map(value: _Json, place: Place, flaws: Flaws) -> None:
-    """No key is in both maps."""
+    _config_keys(value, place, flaws, "binaryData", "data")
     binary = mapping(value, "binaryData")
-    _config_keys(value, "binaryData", place, flaws)
-    _config_keys(value, "data", place, flaws)
     for key in mapping(value, "data"):
         if key in binary:
             flaws.invalid(below(place, "data", key), key, "duplicate of key present in binaryData")
 
 
 def _secret(value: _Json, place: Place, flaws: Flaws) -> None:
-    """The keys of a Secret's type are there."""
-    _config_keys(value, "data", place, flaws)
-    _config_keys(value, "stringData", place, flaws)
+    _config_keys(value, place, flaws, "data", "stringData")
     keys = {**mapping(value, "data"), **mapping(value, "stringData")}
     type_ = value.get("type") or ""
     needed = [key for key in _KEYS_OF_SECRETS.get(type_, ()) if key not in keys]
@@ -434,7 +409,6 @@ def _secret(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _role_rule(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A rule is about resources or about URLs."""
     if value.get("nonResourceURLs"):
         if any(value.get(name) for name in ("apiGroups", "resources", "resourceNames")):
             text = "rules cannot apply to both regular resources and non-resource URLs"
@@ -445,19 +419,13 @@ def _role_rule(value: _Json, place: Place, flaws: Flaws) -> None:
             flaws.required((place, name), f"resource rules must supply at least one {noun}")
 
 
-def _binding(value: _Json, place: Place, flaws: Flaws) -> None:
-    """Service accounts are named as they can be."""
+def _binding(value: _Json, place: Place, flaws: Flaws, *, of_cluster: bool = False) -> None:
+    """Service accounts are named as they can be. In a binding for one Namespace they are, by default, of that one."""
     for index, subject in _maps(value, "subjects"):
         if subject.get("kind") == "ServiceAccount":
             _formed(_SUBDOMAIN, below(place, "subjects", index, "name"), subject.get("name"), flaws)
-
-
-def _cluster_binding(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A service account in a binding for the cluster has a Namespace; in others it is that of the binding."""
-    _binding(value, place, flaws)
-    for index, subject in _maps(value, "subjects"):
-        if subject.get("kind") == "ServiceAccount" and not subject.get("namespace"):
-            flaws.required(below(place, "subjects", index, "namespace"))
+            if of_cluster and not subject.get("namespace"):
+                flaws.required(below(place, "subjects", index, "namespace"))
 
 
 def _service(value: _Json, place: Place, flaws: Flaws) -> None:
@@ -485,13 +453,11 @@ def _service(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _ingress(value: _Json, place: Place, flaws: Flaws) -> None:
-    """An Ingress leads somewhere."""
     if not _items(value, "rules") and value.get("defaultBackend") is None:
         flaws.invalid(place, _items(value, "rules"), "either `defaultBackend` or `rules` must be specified")
 
 
 def _path(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A path of an Ingress says how it is compared, and begins at the root."""
     type_, text = value.get("pathType"), value.get("path") or ""
     if type_ is None:
         flaws.required((place, "pathType"), "pathType must be specified", "write pathType: Prefix or Exact")
@@ -500,7 +466,6 @@ def _path(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _backend(value: _Json, place: Place, flaws: Flaws) -> None:
-    """A backend is a Service with one port, or another resource."""
     service, resource = value.get("service"), value.get("resource")
     if service is not None and resource is not None:
         flaws.invalid(place, "", "cannot set both resource and service backends")
@@ -512,16 +477,16 @@ def _backend(value: _Json, place: Place, flaws: Flaws) -> None:
             flaws.invalid(place, "", "cannot set both port name & port number")
         elif not name and not number:
             flaws.required(place, "port name or number is required")
-        _formed(port_name, below(at, "port", "name"), name, flaws)
+        _formed(FORMATS["port-name"], below(at, "port", "name"), name, flaws)
     elif resource is None:
         flaws.invalid(place, "", "resource or service backend is required")
 
 
 OF_TYPES: Mapping[str, Rule] = {
-    "apps.v1.DaemonSetSpec": partial(_selecting, "daemonset", "DaemonSet"),
+    "apps.v1.DaemonSetSpec": partial(_selecting, "DaemonSet"),
     "apps.v1.DeploymentSpec": _deployment,
-    "apps.v1.ReplicaSetSpec": partial(_selecting, "replicaset", "ReplicaSet"),
-    "apps.v1.StatefulSetSpec": partial(_selecting, "statefulset", "StatefulSet"),
+    "apps.v1.ReplicaSetSpec": partial(_selecting, "ReplicaSet"),
+    "apps.v1.StatefulSetSpec": partial(_selecting, "StatefulSet"),
     "autoscaling.v1.HorizontalPodAutoscalerSpec": _autoscaler,
     "autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler,
     "batch.v1.JobSpec": _job,
@@ -531,7 +496,7 @@ OF_TYPES: Mapping[str, Rule] = {
     "core.v1.LifecycleHandler": _handler,
     "core.v1.NodeSelectorRequirement": _node_requirement,
     "core.v1.PersistentVolumeClaimSpec": _claim,
-    "core.v1.Pod": _whole_pod,
+    "core.v1.Pod": lambda value, place, flaws: _deletion_cost(value, below(place, "metadata", "annotations"), flaws),
     "core.v1.PodSpec": _pod,
     "core.v1.PodTemplateSpec": _template,
     "core.v1.Probe": _handler,
@@ -547,7 +512,7 @@ OF_TYPES: Mapping[str, Rule] = {
     "networking.v1.IngressSpec": _ingress,
     "policy.v1.PodDisruptionBudgetSpec": _budget,
     "rbac.v1.PolicyRule": _role_rule,
-    "rbac.v1.ClusterRoleBinding": _cluster_binding,
+    "rbac.v1.ClusterRoleBinding": partial(_binding, of_cluster=True),
     "rbac.v1.RoleBinding": _binding,
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement": _requirement,
 }

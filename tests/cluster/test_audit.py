@@ -23,7 +23,7 @@ from cluster.polling import NotYet, wait_for
 from cluster.rights import granted, used
 from cluster.service import COMMAND, NAMESPACE
 from cluster.throttle import SECONDS, Throttle
-from policies.selectors import pool
+from policies import nodepool
 from webhook.audit.finding import Part
 from webhook.cluster.api.client import connect
 from webhook.cluster.inspection.reports import SHARE
@@ -350,7 +350,9 @@ def whole(reported: Reported, control_plane: ControlPlane) -> dict[str, Any]:
     with Caller(control_plane) as caller:
         for group in (POLICY_REPORTS, OPEN_REPORTS):
             auditreports.leave_over(caller, group, space)
-    pools = [manifests.custom_resource(pool.KIND, group, v[0], scope="Cluster") for group, v in pool.VERSIONS.items()]
+    pools = [
+        manifests.custom_resource(nodepool.KIND, group, v[0], scope="Cluster") for group, v in nodepool.VERSIONS.items()
+    ]
     topologies = (crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, crds.GROVE_TOPOLOGY)
     with crds.installed(control_plane, *topologies, *pools):
         return reported.auditor.run()

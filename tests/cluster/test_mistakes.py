@@ -11,7 +11,7 @@ from support.mistakes import Row, clusters, correct, mistakes
 
 from cluster import crds, manifests, workloads
 from cluster.service import registered
-from policies.selectors.fault import listed
+from policies.selectors import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from cluster import crds, load, manifests
 from cluster.polling import PATIENCE, NotYet, wait_for
 from cluster.release import MANAGE, NAME, NAMESPACE, PLACER
 from cluster.rights import Right, granted, used
+from policies import nodepool
 from policies.objects.workload import BUILT_IN
-from policies.selectors import pool
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
@@ -218,7 +218,9 @@ def _name_topologies(audited: ControlPlane) -> None:
     """
     others = [row for row in BUILT_IN if row.templates and row.group not in ("", "apps", "batch")]
     kinds = [manifests.custom_resource(row.kind, row.group, "v1") for row in others]
-    pools = [manifests.custom_resource(pool.KIND, group, v[0], scope="Cluster") for group, v in pool.VERSIONS.items()]
+    pools = [
+        manifests.custom_resource(nodepool.KIND, group, v[0], scope="Cluster") for group, v in nodepool.VERSIONS.items()
+    ]
     crds.install(audited, crds.KAI_TOPOLOGY, crds.KUEUE_TOPOLOGY, crds.GROVE_TOPOLOGY_BEFORE, *pools, *kinds)
     level = {"nodeLabel": "kubernetes.io/hostname"}
     topology = {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "gone"}}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from policies import guard, labelpolicy, labels, labelwriters, matchconditions, tolerations
+from policies import guard, labelpolicy, labels, labelwriters, matchconditions, selectors, tolerations
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, PolicyException, Rule
@@ -19,7 +19,6 @@ from policies.engine.violation import NO_HELP, Help
 from policies.kubernetes.release import Release
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
 from policies.podspec import Accelerators
-from policies.selectors import rule as selectors
 from policies.topology import messages, objects, rule, schemes
 from policies.topology.template import Default, Options, Permission, Schedulers
 from policies.topology.topology import BUILT_IN as BUILT_IN_TOPOLOGIES

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from policies import nodepool
 from policies.objects.workload import BUILT_IN, plural
-from policies.selectors import pool
 from policies.topology.objects import KINDS, KUEUE
 from policies.topology.podcount import ROOT_KINDS
 from policies.topology.workload import GROUP
@@ -178,9 +178,9 @@ def _facts(settings: Settings) -> list[Right]:
 
 
 def _pools(settings: Settings) -> list[Right]:
-    groups = () if settings.selectors.action == "off" else pool.VERSIONS
+    groups = () if settings.selectors.action == "off" else nodepool.VERSIONS
     reason = "selectors may be for Nodes that a pool would add"
-    return [right for group in groups for right in _rights(_FOLLOW, group, plural(pool.KIND), reason, vital=False)]
+    return [right for group in groups for right in _rights(_FOLLOW, group, plural(nodepool.KIND), reason, vital=False)]
 
 
 def _topologies(settings: Settings) -> list[Right]:

@@ -10,6 +10,7 @@ from support.service.reviews import TODAY, body
 from support.service.servers import default_rules
 from support.templates import written
 
+from policies import selectors as selectors_rule
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import AdmissionRequest
@@ -18,7 +19,6 @@ from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, render
 from policies.objects.workload import BUILT_IN as TABLE
 from policies.objects.workload import PATCHES, Workload, table, workload
-from policies.selectors import rule as selectors_rule
 from policies.topology import schemes
 from policies.topology.gang import Gang
 from webhook.http.review import Decoder

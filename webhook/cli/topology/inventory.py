@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from policies import nodepool
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.spelling import closest, closest_first
-from policies.selectors import pool
 from policies.topology.annotation import TOPOLOGY
 from policies.topology.gang import GangKey
 from policies.topology.membership import identity
@@ -80,7 +80,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 _KINDS: dict[str, type[NodeManifest | PodManifest]] = {"Node": NodeManifest, "Pod": PodManifest}
 # What every Node has. Where a file leaves it out, it was cut down by hand, and this does not limit its Pods.
 _PLENTY: dict[str, str | int | float] = {"cpu": "1M", "memory": "1Pi", "pods": "1k"}
-_MARKS = (TOPOLOGY.encode(), f'"{pool.KIND}"'.encode())
+_MARKS = (TOPOLOGY.encode(), f'"{nodepool.KIND}"'.encode())
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def read_files(paths: Sequence[str], stdin: bytes = b"") -> Objects:
                     if TOPOLOGY in mapping(mapping(obj, "metadata"), "annotations"):
                         placed[item.key] = obj or {}
                 elif obj is not None:
-                    coming += pool.labels(obj)
+                    coming += nodepool.labels(obj)
                     if ((key := identity(obj)).group, key.kind) in ROOT_KINDS:
                         workloads[key] = obj
     if not nodes:

@@ -8,8 +8,8 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import structlog
 
+from policies import nodepool
 from policies.engine.request import JsonObject
-from policies.selectors import pool
 from policies.topology.objects import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import Connection
@@ -294,9 +294,9 @@ class NodePools(_Groups[tuple[Mapping[str, str], ...]]):
     """The labels of Nodes that the pools of the cluster would add."""
 
     def __init__(self, api: Connection, clock: Clock, *, watch: bool) -> None:
-        groups = pool.VERSIONS if watch else {}
+        groups = nodepool.VERSIONS if watch else {}
         self.groups = {
-            group: FollowedObjects(api, group, own, (pool.KIND,), "node pools", pool.labels, clock)
+            group: FollowedObjects(api, group, own, (nodepool.KIND,), "node pools", nodepool.labels, clock)
             for group, own in groups.items()
         }
 

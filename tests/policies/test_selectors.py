@@ -6,10 +6,10 @@ from typing import Any
 
 from support.builders import TODAY, Json, at, deployment, merged, pod, request, resource
 
+from policies import nodepool
 from policies.engine.facts import Node, StaticFacts
 from policies.objects.workload import BUILT_IN, table
-from policies.selectors import pool
-from policies.selectors.rule import NodeSelectors, reads
+from policies.selectors import MOST_KEPT, MOST_KEYS, Census, NodeSelectors, reads
 from policies.vocabulary import INSTANCE_TYPE, RESERVED
 
 _SUPERPOD, _IB = "backend.coreweave.cloud/superpod", "ib.coreweave.cloud/superpod"
@@ -60,7 +60,7 @@ def test_terms_that_the_service_wrote() -> None:
 def test_nodes_to_come() -> None:
     """What a pool would put on Nodes counts as carried, also the type of a machine of which there is none yet."""
     spec = {"instanceType": "b200-8x", "nodeLabels": {_SUPERPOD: "9"}}
-    coming = pool.labels(resource("compute.coreweave.com/v1alpha1", "NodePool", {"spec": spec}))
+    coming = nodepool.labels(resource("compute.coreweave.com/v1alpha1", "NodePool", {"spec": spec}))
     facts = StaticFacts(TODAY, cluster_nodes=_NODES, coming=coming)
 
     assert [
@@ -76,8 +76,8 @@ def test_what_pools_say() -> None:
     karpenter = resource("karpenter.sh/v1", "NodePool", {"spec": {"template": made}}, name="k")
     own = {"karpenter.sh/nodepool": "k", "team": "x"}
 
-    assert pool.labels(karpenter) == (own, *({**own, "topology.kubernetes.io/zone": zone} for zone in ("a", "b")))
-    assert pool.labels({"apiVersion": "v1", "kind": "Node", "metadata": {}}) == ()
+    assert nodepool.labels(karpenter) == (own, *({**own, "topology.kubernetes.io/zone": zone} for zone in ("a", "b")))
+    assert nodepool.labels({"apiVersion": "v1", "kind": "Node", "metadata": {}}) == ()
 
 
 def test_whose_nodes() -> None:
@@ -126,3 +126,35 @@ def test_odd_shapes() -> None:
     ]
 
     assert [spec for spec in specs if _said(resource("apps/v1", "Deployment", at("spec.template.spec", spec)))] == []
+
+
+_POOLS = (Node("a", {"pool": "x"}), Node("b", {"pool": "y"}))
+
+
+def test_what_was_counted_is_kept_while_the_nodes_are_the_same() -> None:
+    """A later review gets the same counts, and others as soon as a Node is another."""
+    census = Census(_POOLS)
+    counts = census.values("pool")
+
+    assert census.renewed(_POOLS, ()).values("pool") is counts
+    changed = census.renewed((_POOLS[0],), ())
+    assert dict(changed.values("pool")) == {"x": 1}
+
+
+def test_a_review_has_so_many_keys_counted() -> None:
+    """Beyond them nothing is known of further keys, until the next review."""
+    census = Census(_POOLS)
+    for number in range(MOST_KEYS):
+        census.values(f"key-{number}")
+
+    assert (census.knows("more"), census.knows("key-0")) == (False, True)
+    assert census.renewed(_POOLS, ()).knows("more")
+
+
+def test_what_is_kept_has_a_bound() -> None:
+    """After reviews that ask for ever new keys, the counts begin anew."""
+    census = Census(_POOLS)
+    for number in range(MOST_KEPT + 1):
+        census.values(f"key-{number}")
+
+    assert census.renewed(_POOLS, ()) is not census

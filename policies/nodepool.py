@@ -6,10 +6,10 @@ Karpenter's NodePool (`karpenter.sh/v1`), whose template has labels and requirem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from policies.engine.request import JsonObject, mapping
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.vocabulary import INSTANCE_TYPE
 
 COREWEAVE, KARPENTER = "compute.coreweave.com", "karpenter.sh"
@@ -34,12 +34,9 @@ def labels(document: JsonObject) -> tuple[Mapping[str, str], ...]:
         **mapping(mapping(template, "metadata"), "labels"),
     }
     own = {key: value for key, value in written.items() if isinstance(value, str)}
-    return own, *({**own, key: value} for key, value in _required(mapping(template, "spec")))
-
-
-def _required(spec: JsonObject) -> Iterator[tuple[str, str]]:
-    requirements = spec.get("requirements")
-    for requirement in requirements if isinstance(requirements, list) else ():
-        values = requirement.get("values") if isinstance(requirement, dict) else None
-        if isinstance(values, list) and requirement.get("operator") == "In" and isinstance(requirement.get("key"), str):
-            yield from ((requirement["key"], value) for value in values if isinstance(value, str))
+    sets = [own]
+    for requirement in mappings(mapping(template, "spec"), "requirements"):
+        key, values = requirement.get("key"), requirement.get("values")
+        if isinstance(key, str) and isinstance(values, list) and requirement.get("operator") == "In":
+            sets += ({**own, key: value} for value in values if isinstance(value, str))
+    return tuple(sets)

@@ -1,1 +1,0 @@
-"""What people write by hand to choose Nodes: node selectors, node affinity, topology keys."""

@@ -23,7 +23,7 @@ from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.builtin.plugins import admitted
 from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.rules.policyrule import PolicyRule, SubjectCache, in_force
-from policies.conversion.conversion import convert, is_foreign
+from policies.conversion import convert, is_foreign
 from policies.engine.request import AdmissionRequest, UserInfo, mapping, mappings
 from policies.kubernetes.release import RELEASES
 from policies.objects.workload import BUILT_IN, table

@@ -18,7 +18,7 @@ from support.policies import packs
 
 from cluster.apicalls import Answer, Caller
 from policies.admissionpolicy.rules.suiterun import SuiteRun
-from policies.conversion.conversion import convert
+from policies.conversion import convert
 from policies.suite import CaseNamespace, CaseUser, read
 from webhook.cli.main import main
 from webhook.sources import policyfiles

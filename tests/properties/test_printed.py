@@ -70,7 +70,7 @@ kind: PolicyException
 metadata: {name: e}
 spec: {policies: [labels], until: "2200-01-01", reason: asked, match: {namespaces: [b]}}
 """
-_FOREIGN: Final = yaml.safe_load((ROOT / "tests/policies/conversion/foreign.yaml").read_text(encoding="utf-8"))
+_FOREIGN: Final = yaml.safe_load((ROOT / "tests/policies/foreign.yaml").read_text(encoding="utf-8"))
 _SENT: Final = body(_POD)
 _ANSWER: Final = Answer((Decision("p", "admit"), Decision("gone", "warn")))
 _ASKED: Final = Asked(_SENT, "/validate/policies", Decoder(()).decode(_SENT), _ANSWER, datetime.now(UTC), 0.1, "1.37")

@@ -19,9 +19,8 @@ from policies.admissionpolicy.documents.fields import KINDS
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.rules.policyrule import covers_pods
-from policies.conversion.conversion import convert as conversions
-from policies.conversion.conversion import is_foreign
-from policies.conversion.outcome import Conversion
+from policies.conversion import Conversion, is_foreign
+from policies.conversion import convert as conversions
 from policies.engine.request import JsonObject
 from policies.engine.violation import printable
 from policies.kubernetes.release import Release

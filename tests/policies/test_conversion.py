@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 import cks_admission
 from cks_admission import DocumentError, Request, evaluate
-from policies.conversion import outcome
-from policies.conversion.conversion import convert
-from policies.conversion.outcome import Kind
+from policies.conversion import Kind, convert, literal, read_kind
 from policies.lint.review import review
 from policies.objects.fieldpath import render
 from webhook.sources import policyfiles
@@ -116,7 +114,7 @@ def test_kubernetes_takes_what_is_made(entry: dict[str, Any]) -> None:
 )
 def test_kinds_are_read_as_kyverno_reads_them(written: str, kind: Kind) -> None:
     """Group, version, kind and subresource are told apart."""
-    assert outcome.read_kind(written) == kind
+    assert read_kind(written) == kind
 
 
 _JSON = st.recursive(
@@ -129,7 +127,7 @@ _JSON = st.recursive(
 @given(_JSON)
 def test_a_literal_has_the_value(value: object) -> None:
     """Parameters that are written into an expression come out as they were."""
-    assert evaluate(cks_admission.compile(f"dyn({outcome.literal(value)})"), Request(object={})).value == value
+    assert evaluate(cks_admission.compile(f"dyn({literal(value)})"), Request(object={})).value == value
 
 
 @given(st.sampled_from([document for entry in _FOREIGN for document in entry["documents"]]), st.data())

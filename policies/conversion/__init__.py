@@ -1,1 +1,0 @@
-"""CEL policies of Kyverno and Gatekeeper as Kubernetes' own."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from policies.admissionpolicy.documents.exception import GROUP, KIND, VERSION
-from policies.admissionpolicy.documents.fields import EXCEPTION, Shape
+from policies.admissionpolicy.documents.document import EXCEPTION, Shape
+from policies.admissionpolicy.documents.reader import EXCEPTION_GROUP, EXCEPTION_KIND, EXCEPTION_VERSION
 from policies.objects.workload import SHIPPED
 from webhook.configuration.settings import Settings
 
@@ -49,7 +49,10 @@ def _exception() -> dict[str, Any]:
     made = _of(EXCEPTION)
     made["required"] = ["apiVersion", "kind", "metadata", "spec"]
     fields = made["properties"]
-    fields["apiVersion"], fields["kind"] = {"const": f"{GROUP}/{VERSION}"}, {"const": KIND}
+    fields["apiVersion"], fields["kind"] = (
+        {"const": f"{EXCEPTION_GROUP}/{EXCEPTION_VERSION}"},
+        {"const": EXCEPTION_KIND},
+    )
     fields["metadata"]["required"] = ["name"]
     spec = fields["spec"]
     spec["required"] = ["policies", "reason", "until"]

@@ -15,7 +15,7 @@ from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.builtin.plugins import Limits, Refusal, admitted
 from policies.admissionpolicy.derivation import PODS, derive
-from policies.admissionpolicy.documents import exception, reader
+from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.rules.coverage import Coverage
 from policies.admissionpolicy.schema import Schema
@@ -274,7 +274,7 @@ def flaws(written: Manifest, schemas: Schemas, today: date) -> Iterator[Finding]
     Of an exception, a kind of our own that no API server has, it is what the service itself would say.
     """
     group, kind = str(written.object["apiVersion"]).rpartition("/")[0], str(written.object["kind"])
-    if exception.is_meant(group, kind):
+    if reader.is_exception(group, kind):
         document = Document(value=written.object, name=written.file, places=written.places)
         for problem in reader.read([document], today).problems:
             place = problem.file, problem.line, problem.column

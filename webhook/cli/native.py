@@ -13,9 +13,8 @@ import click
 from policies import rbac
 from policies.admissionpolicy.derivation import is_derived
 from policies.admissionpolicy.documents import reader
-from policies.admissionpolicy.documents.document import Document
+from policies.admissionpolicy.documents.document import KINDS, Document
 from policies.admissionpolicy.documents.document import Path as FieldPath
-from policies.admissionpolicy.documents.fields import KINDS
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.rules.policyrule import covers_pods

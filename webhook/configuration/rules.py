@@ -33,7 +33,7 @@ from webhook.files.yamlfile import FileError
 from webhook.sources import packfiles, topologyfiles
 
 if TYPE_CHECKING:
-    from policies.admissionpolicy.documents.exception import WrittenException
+    from policies.admissionpolicy.documents.reader import WrittenException
     from policies.admissionpolicy.evaluation.compilation import Compile
     from policies.admissionpolicy.model import Policy
     from webhook.sources.policyfiles import PolicyFiles

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from policies.admissionpolicy.documents.document import Place
-from policies.admissionpolicy.documents.fields import KINDS
+from policies.admissionpolicy.documents.document import KINDS, Place
 from policies.admissionpolicy.documents.reader import GROUP
 from policies.cel.syntax.formatting import WIDTH, KeptError, formatted, one_line
 from policies.cel.syntax.source import CompileError, Source

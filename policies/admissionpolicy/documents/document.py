@@ -1,7 +1,7 @@
 """A document as a file reader returns it: a decoded value with the place of each part in the file; and its problems.
 
 A problem has a hint of our own and the message of the API server (pkg/util/validation/field/errors.go of
-k8s.io/apimachinery).
+k8s.io/apimachinery). The fields of each kind are those of k8s.io/api/admissionregistration/{v1,v1beta1,v1alpha1}.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from operator import getitem
 from typing import Any, Literal
 
 from policies.golang.strconv import quote
-from policies.kubernetes.spelling import to_json
+from policies.kubernetes.spelling import closest, did_you_mean, json_name, to_json
 
 Path = tuple[str | int, ...]
 """Keys and indexes from the root of a document to a value."""
@@ -129,11 +129,6 @@ class Report:
         """Report nothing more about a value that could not be decoded, because it would only be a consequence."""
         self._unread.add(path)
 
-    def forget_repetitions(self) -> None:
-        """Keep of problems with the same field and message the first one."""
-        firsts = {(problem.path, problem.message): problem for problem in reversed(self.problems)}
-        self.problems = [problem for problem in self.problems if firsts[problem.path, problem.message] is problem]
-
     def hidden(self, path: Path) -> bool:
         """Whether a value, or one that contains it, could not be decoded."""
         return any(path[:length] in self._unread for length in range(1, len(path) + 1))
@@ -167,16 +162,11 @@ class Spot:
         """The items of a list; none if it is absent."""
         return (self.child(index) for index in range(len(self.value or ())))
 
-    @property
-    def is_hidden(self) -> bool:
-        """Whether the value, or one that contains it, could not be decoded."""
-        return self.report.hidden(self.path)
-
     def fault(
         self, message: str, hint: str = "", *, path: str | None = None, key: bool = False, severity: Severity = "error"
     ) -> None:
         """Note a problem with the field. `path`: if the API server's message names another field."""
-        if self.is_hidden:
+        if self.report.hidden(self.path):
             return
         line, column = self.report.document.place(self.path, key=key)
         self.report.problems.append(
@@ -238,3 +228,167 @@ def unsupported(value: str, allowed: Sequence[str]) -> str:
 
 def _shown(value: Any) -> str:
     return quote(value) if isinstance(value, str) else to_json(value.text if isinstance(value, Word) else value)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The type of a field.
+
+    json: the type of its JSON; empty for one that the service does not use. item: of a list, or of the values of a map
+    with any keys. fields: of a map with known keys.
+    """
+
+    json: Literal["string", "number", "array", "object", ""]
+    item: Shape | None = None
+    fields: Mapping[str, Shape] | None = None
+
+
+_EXPECTED = {"string": "a text, in quotes", "number": "a whole number", "array": "a list", "object": "a map of fields"}
+_TYPES: Mapping[str, Any] = {"string": str, "number": int, "array": list, "object": dict}
+_NOTHING = object()
+
+
+def _struct(**fields: Shape) -> Shape:
+    return Shape("object", fields=fields)
+
+
+_TEXT, _NUMBER, _ANY = Shape("string"), Shape("number"), Shape("")
+_TEXTS = Shape("object", _TEXT)
+_STRINGS = Shape("array", _TEXT)
+_SELECTOR = _struct(
+    matchLabels=_TEXTS, matchExpressions=Shape("array", _struct(key=_TEXT, operator=_TEXT, values=_STRINGS))
+)
+_METADATA = _struct(
+    **dict.fromkeys(("name", "generateName", "namespace"), _TEXT),
+    **dict.fromkeys(("labels", "annotations"), _TEXTS),
+    finalizers=_STRINGS,
+    generation=_NUMBER,
+    selfLink=_TEXT,
+    uid=_TEXT,
+    resourceVersion=_TEXT,
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _ANY),
+    deletionGracePeriodSeconds=_NUMBER,
+    **dict.fromkeys(("ownerReferences", "managedFields"), _ANY),
+)
+_RULES = Shape(
+    "array",
+    _struct(
+        resourceNames=_STRINGS,
+        operations=_STRINGS,
+        apiGroups=_STRINGS,
+        apiVersions=_STRINGS,
+        resources=_STRINGS,
+        scope=_TEXT,
+    ),
+)
+_MATCH = _struct(
+    namespaceSelector=_SELECTOR,
+    objectSelector=_SELECTOR,
+    resourceRules=_RULES,
+    excludeResourceRules=_RULES,
+    matchPolicy=_TEXT,
+)
+_POLICY: Mapping[str, Shape] = {
+    "paramKind": _struct(apiVersion=_TEXT, kind=_TEXT),
+    "matchConstraints": _MATCH,
+    "matchConditions": Shape("array", _struct(name=_TEXT, expression=_TEXT)),
+    "variables": Shape("array", _struct(name=_TEXT, expression=_TEXT)),
+    "failurePolicy": _TEXT,
+}
+_VALIDATING: Mapping[str, Shape] = {
+    **_POLICY,
+    "validations": Shape("array", _struct(expression=_TEXT, message=_TEXT, reason=_TEXT, messageExpression=_TEXT)),
+    "auditAnnotations": Shape("array", _struct(key=_TEXT, valueExpression=_TEXT)),
+}
+_MUTATING: Mapping[str, Shape] = {
+    **_POLICY,
+    "mutations": Shape(
+        "array",
+        _struct(patchType=_TEXT, applyConfiguration=_struct(expression=_TEXT), jsonPatch=_struct(expression=_TEXT)),
+    ),
+    "reinvocationPolicy": _TEXT,
+}
+_BINDING: Mapping[str, Shape] = {
+    "policyName": _TEXT,
+    "paramRef": _struct(name=_TEXT, namespace=_TEXT, selector=_SELECTOR, parameterNotFoundAction=_TEXT),
+    "matchResources": _MATCH,
+}
+_ACTIONS: Mapping[str, Shape] = {"validationActions": _STRINGS}
+EXCEPTION_GLOBS = ("namespaces", "kinds", "names", "users", "groups")
+
+
+def _kind(spec: Mapping[str, Shape], **more: Shape) -> Shape:
+    return _struct(apiVersion=_TEXT, kind=_TEXT, metadata=_METADATA, spec=_struct(**spec), **more)
+
+
+KINDS: Mapping[str, Shape] = {
+    "ValidatingAdmissionPolicy": _kind(_VALIDATING, status=_ANY),
+    "ValidatingAdmissionPolicyBinding": _kind({**_BINDING, **_ACTIONS}),
+    "MutatingAdmissionPolicy": _kind(_MUTATING),
+    "MutatingAdmissionPolicyBinding": _kind(_BINDING),
+}
+
+EXCEPTION = _kind(
+    {
+        "policies": _STRINGS,
+        "reason": _TEXT,
+        "until": _TEXT,
+        "match": _struct(**dict.fromkeys(EXCEPTION_GLOBS, _STRINGS), objectSelector=_SELECTOR),
+    }
+)
+"""The service's own kind, which is decoded just as strictly."""
+
+
+def decode(value: Any, kind: Shape, spot: Spot) -> dict[str, Any]:
+    """The object without unknown fields, values of other types, and nulls. All except nulls are noted as problems.
+
+    Decoding follows the API server's `fieldValidation=Strict`: names are case-sensitive, null means absent, an unknown
+    field or a value of another type is an error. Unlike the API server, it finds all errors at once.
+    """
+    decoded = _decoded(value, kind, spot)
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _decoded(value: Any, shape: Shape, spot: Spot) -> Any:
+    """A value decoded by its shape. One that cannot be decoded is hidden from all later checks."""
+    if not shape.json:
+        return value
+    if not isinstance(value, _TYPES[shape.json]) or isinstance(value, bool):
+        expected = _EXPECTED[shape.json]
+        if shape is _TEXTS:
+            expected = "a map of texts"
+        elif shape.json == "string" and isinstance(value, list | dict):
+            expected = "a text"
+        spot.fault(f"expected {shape.json}, got {json_name(value)}", f"write {expected} here")
+        spot.report.hide(spot.path)
+        return _NOTHING
+    if shape.fields is not None:
+        return _fields(value, shape.fields, spot)
+    if shape.item is None:
+        return value
+    if shape.json == "array":
+        # An item that is null or cannot be decoded becomes empty, as in Go.
+        empty, items = _TYPES[shape.item.json](), []
+        for index, item in enumerate(value):
+            decoded = _NOTHING if item is None else _decoded(item, shape.item, spot.child(index))
+            items.append(empty if decoded is _NOTHING else decoded)
+        return items
+    texts = {key: "" if item is None else _decoded(item, shape.item, spot.child(key)) for key, item in value.items()}
+    return {key: text for key, text in texts.items() if text is not _NOTHING}
+
+
+def _fields(value: Mapping[str, Any], known: Mapping[str, Shape], spot: Spot) -> dict[str, Any]:
+    fields = {}
+    for name, item in value.items():
+        below = spot.child(name)
+        if name not in known:
+            hint = did_you_mean(name, known, f"the fields here are {', '.join(known)}")
+            below.fault(f"unknown field {quote(show(below.path))}", hint, key=True)
+            meant = closest(name, known)
+            if meant and meant not in value:
+                spot.report.hide((*spot.path, meant))
+        elif item is not None:
+            decoded = _decoded(item, known[name], below)
+            if decoded is not _NOTHING:
+                fields[name] = decoded
+    return fields

@@ -7,7 +7,7 @@ duplicate names, and policies and bindings that contradict each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
@@ -17,30 +17,34 @@ from typing import Any
 from msgspec import convert
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.documents import exception
 from policies.admissionpolicy.documents.document import (
+    EXCEPTION,
+    EXCEPTION_GLOBS,
+    KINDS,
     Document,
     Path,
     Problem,
     Report,
     Spot,
+    decode,
     duplicate,
     not_found,
     required,
     show,
 )
-from policies.admissionpolicy.documents.exception import WrittenException
-from policies.admissionpolicy.documents.fields import EXCEPTION, KINDS, decode
-from policies.admissionpolicy.documents.validation import PATCHES, validate_binding, validate_policy
+from policies.admissionpolicy.documents.validation import PATCHES, validate_binding, validate_exception, validate_policy
 from policies.admissionpolicy.model import Binding, Expression, Origin, Policy
 from policies.cel.environment import NEW, Dialect
 from policies.engine.match import LabelSelector
 from policies.engine.request import GroupVersionKind
-from policies.golang.strconv import quote
+from policies.engine.rule import PolicyException
+from policies.golang.strconv import quote, trimmed
 from policies.kubernetes.spelling import closest, did_you_mean
 
 GROUP = "admissionregistration.k8s.io"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
+EXCEPTION_GROUP, EXCEPTION_VERSION, EXCEPTION_KIND = "cks-admission.dev", "v1", "PolicyException"
+_SOON = 14  # days before the end of an exception when warnings begin: time to fix what the exception is for
 _PLACES: tuple[Path, ...] = (("metadata", "name"), ("spec", "policyName"), ("spec", "paramRef"))
 """The fields at which problems between documents are reported."""
 # So many misspelt names get a hint, for which each is compared with all others.
@@ -52,6 +56,23 @@ _EXPRESSIONS = {
     "validations": ("expression", "messageExpression"),
     "auditAnnotations": ("valueExpression",),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenException:
+    """An exception and the document that contains it."""
+
+    value: PolicyException
+    document: Document
+
+    def unknown(self, known: Collection[str]) -> Sequence[Problem]:
+        """A problem for each unknown rule in the exception. `known`: the names of all rules and policies."""
+        report = Report(self.document)
+        for index, name in enumerate(self.value.rules):
+            if name not in known:
+                hint = did_you_mean(name, known, f"there are {', '.join(known)}")
+                Spot(report).child("spec", "policies", index).fault(not_found(name), hint)
+        return report.problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +156,15 @@ def together(objects_read: Iterable[Part], today: date | None = None, *, complet
     _fit([part for part in everything if part.kind], complete=complete)
     values = [part.value for part in everything]
     for part in everything:
+        # An exception that has ended is no error: a date must not make documents unusable.
         if isinstance(part.value, WrittenException) and today is not None:
-            exception.warn(part.value.value, Spot(part.report), today)
+            until, spot = part.value.value.until, Spot(part.report, ("spec", "until"))
+            days = (until - today).days
+            if days < 0:
+                spot.warn(f"ended on {until}: it lets nothing pass", "delete it, or write a later day")
+            elif days <= _SOON:
+                when = {0: "today", 1: "tomorrow"}.get(days, f"in {days} days")
+                spot.warn(f"ends {when}: nothing passes by it after {until}", "fix what it is for, or extend it")
     return Loaded(
         policies=tuple(value for value in values if isinstance(value, Policy)),
         bindings=tuple(value for value in values if isinstance(value, Binding)),
@@ -234,6 +262,12 @@ def _is_list(value: Any) -> bool:
     return kind == "List" or ("items" in value and not (isinstance(metadata, dict) and "name" in metadata))
 
 
+def is_exception(group: str, kind: str) -> bool:
+    """Whether a document is an exception, or is probably intended as one and would otherwise be overlooked."""
+    meant = kind == EXCEPTION_KIND and (not group or bool(closest(group, [EXCEPTION_GROUP])))
+    return group == EXCEPTION_GROUP or meant
+
+
 def _kind(document: Document, spot: Spot) -> str | None:
     """The kind of a policy, binding or exception; None for other objects. A value that is not an object is noted."""
     value = document.value
@@ -245,19 +279,18 @@ def _kind(document: Document, spot: Spot) -> str | None:
             spot.child(name).fault(required(), "every object of Kubernetes says what it is by apiVersion and kind")
     if spot.report.failed:
         return None
-    kind, (group, _, version) = value["kind"], value["apiVersion"].rpartition("/")
-    if kind in KINDS and group == GROUP and version in VERSIONS:
-        return str(kind)
-    if (group, version, kind) == (exception.GROUP, exception.VERSION, exception.KIND):
-        return str(kind)
-    if exception.is_meant(group, kind):
-        meant, api_version = exception.KIND, f"{exception.GROUP}/{exception.VERSION}"
-    else:
-        meant, api_version = "", f"{GROUP}/v1"
-        if group == GROUP and not kind.endswith("WebhookConfiguration"):
-            meant = closest(kind, KINDS)
-        elif kind in KINDS and (not group or closest(group, [GROUP])):
-            meant = kind
+    kind, (group, _, version) = str(value["kind"]), value["apiVersion"].rpartition("/")
+    if (kind in KINDS and group == GROUP and version in VERSIONS) or (
+        (group, version, kind) == (EXCEPTION_GROUP, EXCEPTION_VERSION, EXCEPTION_KIND)
+    ):
+        return kind
+    meant, api_version = "", f"{GROUP}/v1"
+    if is_exception(group, kind):
+        meant, api_version = EXCEPTION_KIND, f"{EXCEPTION_GROUP}/{EXCEPTION_VERSION}"
+    elif group == GROUP and not kind.endswith("WebhookConfiguration"):
+        meant = closest(kind, KINDS)
+    elif kind in KINDS and (not group or closest(group, [GROUP])):
+        meant = kind
     if meant:
         spot.child("apiVersion" if meant == kind else "kind").fault(
             f"no matches for kind {quote(kind)} in version {quote(value['apiVersion'])}",
@@ -272,19 +305,31 @@ def _part(document: Document, dialect: Dialect) -> Part:
     top = Spot(report)
     kind = _kind(document, top)
     if kind is None:
-        _definition(document.value, top)
+        if isinstance(document.value, dict) and document.value.get("kind") == "CustomResourceDefinition":
+            _try_definition(document.value, top)
         return Part(report=report)
     for path in document.duplicates:
         top.child(*path).fault(f"duplicate field {quote(show(path))}", "keep one of them", key=True)
-    own, version = kind == exception.KIND, str(document.value["apiVersion"]).rpartition("/")[2]
-    value = decode(document.value, EXCEPTION if own else KINDS[kind], top)
-    if own:
-        exception.validate(replace(top, value=value))
+    is_own, binds = kind == EXCEPTION_KIND, kind.endswith("Binding")
+    value = decode(document.value, EXCEPTION if is_own else KINDS[kind], top)
+    decoded = replace(top, value=value)
+    kept = [*_PLACES]
+    if is_own:
+        policies = value.get("spec", {}).get("policies", ())
+        kept += [("spec", "until"), *(("spec", "policies", index) for index in range(len(policies)))]
+        validate_exception(decoded)
     else:
-        _validate(replace(top, value=value), kind, version, dialect)
-    outline, built = document.outline((*_PLACES, *(exception.places(value) if own else ()))), None
+        # Before validation, as in the API server, so that defaults are validated like written values.
+        reference = decoded.child("spec", "paramRef").value
+        if binds and document.value["apiVersion"].endswith("/v1alpha1") and reference is not None:
+            reference.setdefault("parameterNotFoundAction", "Deny")
+        (validate_binding if binds else validate_policy)(decoded, dialect, mutating=kind.startswith("Mutating"))
+        if dialect.release.validates_declaratively:  # of problems with the same field and message the first one stays
+            firsts = {(problem.path, problem.message): problem for problem in reversed(report.problems)}
+            report.problems = [one for one in report.problems if firsts[one.path, one.message] is one]
+    outline, built = document.outline(kept), None
     if not report.failed:
-        built = WrittenException(exception.build(value), outline) if own else _built(value, document)
+        built = WrittenException(_exception(value), outline) if is_own else _built(value, document)
     return Part(
         report=report.continued(outline),
         kind=kind,
@@ -294,30 +339,29 @@ def _part(document: Document, dialect: Dialect) -> Part:
     )
 
 
-def _validate(top: Spot, kind: str, version: str, dialect: Dialect) -> None:
-    mutating, binds = kind.startswith("Mutating"), kind.endswith("Binding")
-    # Before validation, as in the API server, so that defaults are validated like written values.
-    reference = top.child("spec", "paramRef").value
-    if binds and version == "v1alpha1" and reference is not None:
-        reference.setdefault("parameterNotFoundAction", "Deny")
-    (validate_binding if binds else validate_policy)(top, dialect, mutating=mutating)
-    if dialect.release.validates_declaratively:
-        top.report.forget_repetitions()
-
-
-def _definition(value: Any, spot: Spot) -> None:
-    if not isinstance(value, dict) or value.get("kind") != "CustomResourceDefinition":
-        return
+def _try_definition(value: Mapping[str, Any], spot: Spot) -> None:
+    """Note why the schemas in a CustomResourceDefinition cannot be used."""
     try:
         spec = value["spec"]
         for version in spec["versions"]:
             kind = GroupVersionKind(str(spec["group"]), str(version["name"]), str(spec["names"]["kind"]))
             schema.of_custom_resource(kind, (version.get("schema") or {}).get("openAPIV3Schema"))
     except Exception as error:  # noqa: BLE001 - what stands there may be anything
-        reason = f"{type(error).__name__}: {error}"
-        spot.child("spec").fault(
-            f"this is not a valid CustomResourceDefinition: {reason}", "see `kubectl explain crd.spec`"
-        )
+        reason = f"this is not a valid CustomResourceDefinition: {type(error).__name__}: {error}"
+        spot.child("spec").fault(reason, "see `kubectl explain crd.spec`")
+
+
+def _exception(value: Mapping[str, Any]) -> PolicyException:
+    spec = value["spec"]
+    match = spec.get("match", {})
+    return PolicyException(
+        name=value["metadata"]["name"],
+        rules=tuple(spec["policies"]),
+        reason=trimmed(spec["reason"]),
+        until=date.fromisoformat(spec["until"]),
+        **{name: tuple(match.get(name, ())) for name in EXCEPTION_GLOBS},
+        object_selector=LabelSelector.of(match.get("objectSelector", {})),
+    )
 
 
 def _built(value: Mapping[str, Any], document: Document) -> Policy | Binding:
@@ -348,9 +392,7 @@ def _built(value: Mapping[str, Any], document: Document) -> Policy | Binding:
         {**item, "expression": _expression(document, "spec", "mutations", at, PATCHES[item["patchType"]], "expression")}
         for at, item in enumerate(spec.get("mutations", ()))
     ]
-    if value["kind"].endswith("Binding"):
-        return convert(fields, Binding)
-    return convert(fields, Policy)
+    return convert(fields, Binding) if value["kind"].endswith("Binding") else convert(fields, Policy)
 
 
 def _expression(document: Document, *path: str | int) -> Expression:

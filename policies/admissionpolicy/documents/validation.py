@@ -1,4 +1,4 @@
-"""Validation of policies and bindings, with the API server's messages and hints of our own.
+"""Validation of policies, bindings and exceptions, with the API server's messages and hints of our own.
 
 Source: kubernetes' pkg/apis/admissionregistration/validation/validation.go, and for metadata and selectors
 k8s.io/apimachinery's pkg/api/validation/objectmeta.go and pkg/apis/meta/v1/validation/validation.go. The checks have
@@ -8,11 +8,15 @@ compiled with the types and messages of k8s.io/apiserver's pkg/admission/plugin/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from functools import lru_cache
 
+from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.documents.document import (
+    EXCEPTION_GLOBS,
     Problem,
     Spot,
     Word,
@@ -42,10 +46,11 @@ from policies.kubernetes.name import (
     path_segment,
 )
 from policies.kubernetes.spelling import closest, did_you_mean
+from policies.objects.workload import BUILT_IN
 
 PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 """The types of patches, and the fields with their expressions."""
-NAME_HINT = "use lower case letters, digits, '-' and '.'"
+_NAME_HINT = "use lower case letters, digits, '-' and '.'"
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
@@ -61,6 +66,8 @@ _RULE_HINT = "name at least one resource rule: operations, apiGroups, apiVersion
 _KIND_HINT = "write the kind of the parameters, as ConfigMap"
 _KEY_HINT = "write a label key, as example.org/team"
 _VALUE_HINT = "write a label value of at most 63 characters"
+_UNTIL_HINT = "write the last day (UTC) on which it holds, as 2026-12-31"
+_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def validate_policy(top: Spot, dialect: Dialect, *, mutating: bool) -> None:
@@ -69,20 +76,36 @@ def validate_policy(top: Spot, dialect: Dialect, *, mutating: bool) -> None:
     _own_annotations(top.child("metadata", "annotations"))
     spec = top.child("spec")
     _choice(spec.child("failurePolicy"), ("Fail", "Ignore"))
-    _param_kind(spec.child("paramKind"))
-    _constraints(spec.child("matchConstraints"), mutating=mutating)
+    if spec.child("paramKind").value is not None:
+        _param_kind(spec.child("paramKind"))
+    constraints = spec.child("matchConstraints")
+    if constraints.value is None:
+        constraints.fault(required(), _RULE_HINT)
+    else:
+        _match_resources(constraints)
+        _unconverted(constraints)
+        _needed(constraints.child("resourceRules"), _RULE_HINT)
+        if mutating:
+            _no_delete(constraints)
     composed = mutating or bool(spec.child("variables").value)
-    params = spec.child("paramKind").value is not None
-    expressions = Expressions(dialect, params=params, composed=composed)
+    expressions = Expressions(dialect, params=spec.child("paramKind").value is not None, composed=composed)
     _match_conditions(spec.child("matchConditions"), expressions)
     _variables(spec.child("variables"), expressions)
     if mutating:
         _mutations(spec.child("mutations"), expressions)
         reinvocation = spec.child("reinvocationPolicy")
-        if check_needed(reinvocation, "write Never, or IfNeeded to run again after other mutations"):
+        if _needed(reinvocation, "write Never, or IfNeeded to run again after other mutations"):
             _choice(reinvocation, ("IfNeeded", "Never"))
-    else:
-        _checks(spec, top.child("metadata", "name").value or "", expressions)
+        return
+
+    # A validating policy needs a validation or an audit annotation.
+    both = spec.child("validations"), spec.child("auditAnnotations")
+    if not any(spot.value or spot.report.hidden(spot.path) for spot in both):
+        for spot in both:
+            detail = "validations or auditAnnotations must contain at least one item"
+            spot.fault(required(detail), "add a validation: an expression that has to be true")
+    _validations(both[0], expressions)
+    _audit_annotations(both[1], top.child("metadata", "name").value or "", expressions)
 
 
 def validate_binding(top: Spot, dialect: Dialect, *, mutating: bool) -> None:
@@ -92,27 +115,77 @@ def validate_binding(top: Spot, dialect: Dialect, *, mutating: bool) -> None:
     policy = spec.child("policyName")
     is_declared = dialect.release.validates_declaratively and not mutating
     if policy.value:
-        check_format(policy, dns_subdomain, "write the policy's metadata.name")
+        _format(policy, dns_subdomain, "write the policy's metadata.name")
     elif not is_declared:
-        check_needed(policy, _UNNAMED)
+        _needed(policy, _UNNAMED)
     _param_ref(spec.child("paramRef"))
     _match_resources(spec.child("matchResources"))
     if mutating:
         _no_delete(spec.child("matchResources"))
     if is_declared:
-        check_needed(policy, _UNNAMED)
+        _needed(policy, _UNNAMED)
     if not mutating:
         _actions(spec.child("validationActions"), dialect)
 
 
-def check_needed(spot: Spot, hint: str) -> bool:
+def validate_exception(top: Spot) -> None:
+    """Note all problems of an exception, a kind of the service's own: Kubernetes has messages for fields in general."""
+    metadata, spec = top.child("metadata"), top.child("spec")
+    if _needed(metadata.child("name"), "name the exception: answers and metrics show it"):
+        _format(metadata.child("name"), dns_subdomain, _NAME_HINT)
+    if metadata.child("namespace").value:
+        metadata.child("namespace").warn("an exception is in no namespace", "write it to spec.match.namespaces")
+    policies = spec.child("policies")
+    if not policies.value:
+        policies.fault(required(), "name the policies or built-in rules that it is an exception from")
+    for index, name in enumerate(policies.items()):
+        if not name.value:
+            name.fault(required(), "write the name of a policy or built-in rule")
+        elif name.value in policies.value[:index]:
+            name.fault(duplicate(name.value), "name each once")
+    _written(spec.child("reason"), "say why, best with a ticket: the audit log shows it")
+    if _needed(spec.child("until"), _UNTIL_HINT):
+        _until(spec.child("until"))
+    for field in EXCEPTION_GLOBS:
+        for glob in spec.child("match", field).items():
+            if not glob.value:
+                glob.fault(required("an empty glob matches nothing"), "write a name, or * for all")
+    _kinds(spec.child("match", "kinds"))
+    _selector(spec.child("match", "objectSelector"))
+
+
+def _until(spot: Spot) -> None:
+    if not _DATE.fullmatch(spot.value):  # fromisoformat also accepts weeks, and dates without dashes
+        spot.fault(invalid(spot.value, "must be a date: YYYY-MM-DD"), _UNTIL_HINT)
+        return
+    try:
+        date.fromisoformat(spot.value)
+    except ValueError as error:
+        spot.fault(invalid(spot.value, f"is not a calendar date: {error}"), _UNTIL_HINT)
+
+
+def _kinds(spot: Spot) -> None:
+    """Warn of a resource in place of a kind, and of a workload without its group, for that means the core group."""
+    resources = {each.name: each.kind for each in served_resources() if "/" not in each.name}
+    for below in spot.items():
+        kind = below.value
+        if (meant := resources.get(kind.partition(".")[0])) is not None:
+            hint = f"did you mean {f'{meant.kind}.{meant.group}'.rstrip('.')}?"
+            below.warn(f"{kind} is a resource, and no kind: it matches nothing", hint)
+        group = next((row.group for row in BUILT_IN if row.kind == kind and row.group in ("apps", "batch")), "")
+        if group:
+            hint = f"did you mean {kind}.{group}?"
+            below.warn(f"there is no {kind} in the core group: it matches nothing", hint)
+
+
+def _needed(spot: Spot, hint: str) -> bool:
     """Whether a required value is not empty; note it otherwise."""
     if not spot.value:
         spot.fault(required(), hint)
     return bool(spot.value)
 
 
-def check_format(
+def _format(
     spot: Spot, check: Format, hint: str, value: str | None = None, *, path: str | None = None, key: bool = False
 ) -> None:
     """Note a string, the field's value or another one, that does not have a format."""
@@ -121,7 +194,7 @@ def check_format(
         spot.fault(invalid(text, words), hint, path=path, key=key)
 
 
-def check_written(spot: Spot, hint: str, detail: str = "") -> bool:
+def _written(spot: Spot, hint: str, detail: str = "") -> bool:
     """Whether a text is more than white space; note it otherwise."""
     is_written = bool(trimmed(spot.value or ""))
     if not is_written:
@@ -137,7 +210,7 @@ def _once(spot: Spot, known: set[str], hint: str) -> None:
     known.add(value)
 
 
-def check_selector(spot: Spot) -> None:
+def _selector(spot: Spot) -> None:
     """Validate a label selector, if there is one."""
     _labels(spot.child("matchLabels"))
     for requirement in spot.child("matchExpressions").items():
@@ -153,9 +226,9 @@ def check_selector(spot: Spot) -> None:
         else:
             hint = "write In, NotIn, Exists or DoesNotExist"
             requirement.child("operator").fault(invalid(Word(operator), "not a valid selector operator"), hint)
-        check_format(requirement.child("key"), label_key, _KEY_HINT)
+        _format(requirement.child("key"), label_key, _KEY_HINT)
         for item in values.items():
-            check_format(item, label_value, _VALUE_HINT)
+            _format(item, label_value, _VALUE_HINT)
 
 
 def _choice(spot: Spot, allowed: Sequence[str]) -> None:
@@ -169,18 +242,18 @@ def _labels(spot: Spot) -> None:
     """Note invalid labels, or matchLabels of a selector. The API server's messages do not contain the key."""
     path = show(spot.path)
     for key, value in (spot.value or {}).items():
-        check_format(spot.child(key), label_key, _KEY_HINT, key, path=path, key=True)
-        check_format(spot.child(key), label_value, _VALUE_HINT, value, path=path)
+        _format(spot.child(key), label_key, _KEY_HINT, key, path=path, key=True)
+        _format(spot.child(key), label_value, _VALUE_HINT, value, path=path)
 
 
 def _metadata(spot: Spot, dialect: Dialect) -> None:
     name, generated = spot.child("name"), spot.child("generateName")
     if generated.value:
-        check_format(generated, dns_subdomain_prefix, NAME_HINT)
+        _format(generated, dns_subdomain_prefix, _NAME_HINT)
     if not name.value:
         name.fault(required("name or generateName is required"), "a file needs a name of its own")
     else:
-        check_format(name, dns_subdomain, NAME_HINT)
+        _format(name, dns_subdomain, _NAME_HINT)
     if (name.value or "").endswith(_STATIC_SUFFIX):
         reserved = (
             f'names ending with "{_STATIC_SUFFIX}" are reserved for static manifest-based configurations '
@@ -194,21 +267,15 @@ def _metadata(spot: Spot, dialect: Dialect) -> None:
         hint = "a policy is in no namespace: leave it out"
         spot.child("namespace").warn("Forbidden: not allowed on this type", hint)
     _labels(spot.child("labels"))
-    _annotations(spot.child("annotations"))
-    for finalizer in spot.child("finalizers").items():
-        check_format(spot.child("finalizers"), label_key, "leave finalizers out", finalizer.value)
-
-
-def _annotations(spot: Spot) -> None:
-    annotations: Mapping[str, str] = spot.value or {}
-    hint = "write an annotation key, as example.org/owner"
+    annotations: Mapping[str, str] = spot.child("annotations").value or {}
     for key in annotations:
-        check_format(
-            spot.child(key), lambda text: label_key(text.lower()), hint, key, path="metadata.annotations", key=True
-        )
+        hint, at = "write an annotation key, as example.org/owner", spot.child("annotations", key)
+        _format(at, lambda text: label_key(text.lower()), hint, key, path="metadata.annotations", key=True)
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_SIZE:
         message = f"Too long: may not be more than {_ANNOTATIONS_SIZE} bytes"
-        spot.fault(message, "keep notes of that length elsewhere")
+        spot.child("annotations").fault(message, "keep notes of that length elsewhere")
+    for finalizer in spot.child("finalizers").items():
+        _format(spot.child("finalizers"), label_key, "leave finalizers out", finalizer.value)
 
 
 def _own_annotations(spot: Spot) -> None:
@@ -226,46 +293,29 @@ def _own_annotations(spot: Spot) -> None:
 
 
 def _param_kind(spot: Spot) -> None:
-    if spot.value is None:
-        return
-    version, kind = spot.child("apiVersion"), spot.child("kind")
-    if check_needed(version, "write it as in the parameters themselves: v1 for ConfigMaps"):
-        _group_version(version)
-    if check_needed(kind, _KIND_HINT):
+    at, kind = spot.child("apiVersion"), spot.child("kind")
+    hint = "write v1 or group/version, as in the parameters themselves"
+    if _needed(at, "write it as in the parameters themselves: v1 for ConfigMaps"):
+        group, _, version = at.value.rpartition("/") if at.value != "/" else ("", "", "")
+        if "/" in group:
+            at.fault(invalid(at.value, f"unexpected GroupVersion string: {at.value}"), hint)
+        else:
+            if group and (problems := dns_subdomain(group)):
+                at.fault(invalid(group, ",".join(problems)), hint)
+            if not version:
+                at.fault(invalid(at.value, "version must be specified"), hint)
+            elif problems := dns1035_label(version):
+                at.fault(invalid(version, ",".join(problems)), hint)
+    if _needed(kind, _KIND_HINT):
         for words in dns1035_label(kind.value.lower()):
             detail = f"may have mixed case, but should otherwise match: {words}"
             kind.fault(invalid(kind.value, detail), _KIND_HINT)
 
 
-def _group_version(spot: Spot) -> None:
-    text, hint = spot.value, "write v1 or group/version, as in the parameters themselves"
-    group, _, version = text.rpartition("/") if text != "/" else ("", "", "")
-    if "/" in group:
-        spot.fault(invalid(text, f"unexpected GroupVersion string: {text}"), hint)
-        return
-    if group and (problems := dns_subdomain(group)):
-        spot.fault(invalid(group, ",".join(problems)), hint)
-    if not version:
-        spot.fault(invalid(text, "version must be specified"), hint)
-    elif problems := dns1035_label(version):
-        spot.fault(invalid(version, ",".join(problems)), hint)
-
-
-def _constraints(spot: Spot, *, mutating: bool) -> None:
-    if spot.value is None:
-        spot.fault(required(), _RULE_HINT)
-        return
-    _match_resources(spot)
-    _unconverted(spot)
-    check_needed(spot.child("resourceRules"), _RULE_HINT)
-    if mutating:
-        _no_delete(spot)
-
-
 def _match_resources(spot: Spot) -> None:
     _choice(spot.child("matchPolicy"), ("Equivalent", "Exact"))
     for name in ("namespaceSelector", "objectSelector"):
-        check_selector(spot.child(name))
+        _selector(spot.child(name))
     for name in ("resourceRules", "excludeResourceRules"):
         for rule in spot.child(name).items():
             _rule(rule)
@@ -302,7 +352,7 @@ def _unconverted(spot: Spot) -> None:
 def _rule(spot: Spot) -> None:
     names: set[str] = set()
     for name in spot.child("resourceNames").items():
-        check_format(name, path_segment, "write a name as it stands in metadata.name")
+        _format(name, path_segment, "write a name as it stands in metadata.name")
         _once(name, names, "name each object once")
     operations, versions = spot.child("operations"), spot.child("apiVersions")
     _alone(operations, "operations", 'write CREATE, UPDATE, DELETE, CONNECT, or "*" for all')
@@ -311,20 +361,20 @@ def _rule(spot: Spot) -> None:
     _alone(spot.child("apiGroups"), "API groups", 'write "" for the core group, "*" for all')
     _alone(versions, "API versions", 'write the versions, as v1, or "*" for all')
     for version in versions.items():
-        check_needed(version, "write a version, as v1")
+        _needed(version, "write a version, as v1")
     _resources(spot.child("resources"))
     _choice(spot.child("scope"), ("*", "Cluster", "Namespaced"))
 
 
 def _alone(spot: Spot, what: str, hint: str) -> None:
     """Require at least one item, and no other item beside `*`."""
-    if check_needed(spot, hint) and len(spot.value) > 1 and "*" in spot.value:
+    if _needed(spot, hint) and len(spot.value) > 1 and "*" in spot.value:
         spot.fault(invalid(spot.value, f"if '*' is present, must not specify other {what}"), "leave the others out")
 
 
 def _resources(spot: Spot) -> None:
     """Refuse an empty list, and resources beside a pattern that matches them, such as `pods/*`."""
-    check_needed(spot, 'write plural names in small letters, as pods or deployments/scale, or "*" for all')
+    _needed(spot, 'write plural names in small letters, as pods or deployments/scale, or "*" for all')
     below: set[str] = set()  # resources with a pattern for all their subresources
     everywhere: set[str] = set()  # subresources with a pattern for all resources
     for item in spot.items():
@@ -354,10 +404,11 @@ def _match_conditions(spot: Spot, expressions: Expressions) -> None:
     known: set[str] = set()
     for condition in spot.items():
         expression, name = condition.child("expression"), condition.child("name")
-        if check_written(expression, "write an expression that is true for requests to judge"):
-            expressions.match_condition(expression)
-        if check_needed(name, "name the condition: its name stands in errors"):
-            check_format(name, label_key, "write a name, as exclude-leases")
+        if _written(expression, "write an expression that is true for requests to judge"):
+            environment = _without_variables(expressions.plain)
+            _check(expression, environment, BOOL, text=trimmed(expression.value))
+        if _needed(name, "name the condition: its name stands in errors"):
+            _format(name, label_key, "write a name, as exclude-leases")
             _once(name, known, "give each condition a name of its own")
 
 
@@ -375,48 +426,36 @@ def _variables(spot: Spot, expressions: Expressions) -> None:
     for variable in spot.items():
         expression, at = variable.child("expression"), variable.child("name")
         name = at.value or ""
-        if check_written(at, "expressions say variables.name", "name is not specified"):
+        if _written(at, "expressions say variables.name", "name is not specified"):
             if not is_identifier(name):
                 hint = "use letters, digits and _ only, no digit first, and no word of CEL"
                 at.fault(invalid(name, "must be a valid CEL identifier"), hint)
             elif name in known:
                 at.warn(duplicate(name), "only the last variable of a name has an effect: rename one")
         known.add(name)
-        if check_written(expression, "write the expression that the name stands for", _NO_EXPRESSION):
+        if _written(expression, "write the expression that the name stands for", _NO_EXPRESSION):
             expressions.variable(name, expression)
 
 
-def _checks(spec: Spot, policy: str, expressions: Expressions) -> None:
-    both = (spec.child("validations"), spec.child("auditAnnotations"))
-    if not any(spot.value for spot in both):
-        if not any(spot.is_hidden for spot in both):
-            for spot in both:
-                detail = "validations or auditAnnotations must contain at least one item"
-                spot.fault(required(detail), "add a validation: an expression that has to be true")
-        return
-    for validation in both[0].items():
-        _validation(validation, expressions)
-    _audit_annotations(both[1], policy, expressions)
-
-
-def _validation(spot: Spot, expressions: Expressions) -> None:
-    expression, long, short = spot.child("expression"), spot.child("messageExpression"), spot.child("message")
-    if check_written(expression, "write an expression that is true for what is allowed", _NO_EXPRESSION):
-        expressions.validation(expression)
-    if trimmed(long.value or ""):
-        expressions.message(long)
-    elif long.value:
-        hint = "write an expression for the message, or leave it out"
-        long.fault(invalid(long.value, "must be non-empty if specified"), hint)
-    message = trimmed(short.value or "")
-    if short.value and not message:
-        short.fault(
-            invalid(short.value, "must be non-empty if specified"),
-            "write what is wrong and what to do, or leave it out",
-        )
-    elif any(character in message for character in "\n\r"):
-        short.fault(invalid(short.value, "must not contain line breaks"), "put it on one line: >- folds a YAML text")
-    _choice(spot.child("reason"), ("Forbidden", "Invalid", "RequestEntityTooLarge"))
+def _validations(spot: Spot, expressions: Expressions) -> None:
+    for validation in spot.items():
+        expression = validation.child("expression")
+        if _written(expression, "write an expression that is true for what is allowed", _NO_EXPRESSION):
+            expressions.check(expression, BOOL, text=expression.value)
+        long, short = validation.child("messageExpression"), validation.child("message")
+        if trimmed(long.value or ""):
+            expressions.check_message(long)
+        elif long.value:
+            hint = "write an expression for the message, or leave it out"
+            long.fault(invalid(long.value, "must be non-empty if specified"), hint)
+        message = trimmed(short.value or "")
+        if short.value and not message:
+            hint = "write what is wrong and what to do, or leave it out"
+            short.fault(invalid(short.value, "must be non-empty if specified"), hint)
+        elif any(character in message for character in "\n\r"):
+            detail = "must not contain line breaks"
+            short.fault(invalid(short.value, detail), "put it on one line: >- folds a YAML text")
+        _choice(validation.child("reason"), ("Forbidden", "Invalid", "RequestEntityTooLarge"))
 
 
 def _audit_annotations(spot: Spot, policy: str, expressions: Expressions) -> None:
@@ -433,15 +472,16 @@ def _audit_annotations(spot: Spot, policy: str, expressions: Expressions) -> Non
             at.fault(invalid(key, "requires metadata.name be non-empty"), "name the policy")
         else:
             hint = "write a key without a slash: the policy's name becomes its prefix"
-            check_format(at, label_key, hint, f"{policy}/{key}")
+            _format(at, label_key, hint, f"{policy}/{key}")
         expression = item.child("valueExpression")
         hint = "write an expression for the value; null for no annotation"
-        if check_written(expression, hint, "valueExpression is not specified"):
+        if _written(expression, hint, "valueExpression is not specified"):
             if len(trimmed(expression.value).encode()) > _VALUE_EXPRESSION_SIZE:
                 detail = f"must not exceed {_VALUE_EXPRESSION_SIZE} bytes in length"
                 expression.fault(required(detail), "move parts of it to variables")
             else:
-                expressions.audit_annotation(expression)
+                text = expression.value
+                expressions.check(expression, STRING, NULL, text=trimmed(text), shown=text)
         _once(at, keys, "give each annotation a key of its own")
 
 
@@ -449,26 +489,25 @@ def _mutations(spot: Spot, expressions: Expressions) -> None:
     if not spot.value:
         spot.fault(required("mutations must contain at least one item"), "add a mutation: patchType and its expression")
     for mutation in spot.items():
-        if check_needed(mutation.child("patchType"), "write ApplyConfiguration or JSONPatch"):
-            _mutation(mutation, expressions)
-
-
-def _mutation(spot: Spot, expressions: Expressions) -> None:
-    kind = spot.child("patchType").value
-    if kind not in PATCHES:
-        _choice(spot.child("patchType"), tuple(PATCHES))
-        return
-    field = PATCHES[kind]
-    (other,) = (name for name in PATCHES.values() if name != field)
-    expression = spot.child(field, "expression")
-    if spot.child(field).value is None:
-        detail = f"must be specified when patchType is {kind}"
-        spot.child(field).fault(required(detail), f"add {field} with its expression")
-    elif check_written(expression, "write the expression of the patch"):
-        expressions.mutation(kind, expression)
-    if spot.child(other).value is not None:
-        detail = f"must not be specified when patchType is {kind}"
-        spot.child(other).fault(invalid(f"{{{other}}}", detail), "make a mutation of its own of it", key=True)
+        at = mutation.child("patchType")
+        kind = at.value
+        if not _needed(at, "write ApplyConfiguration or JSONPatch"):
+            continue
+        _choice(at, tuple(PATCHES))
+        if kind not in PATCHES:
+            continue
+        own, other = (mutation.child(name) for name in sorted(PATCHES.values(), key=lambda name: name != PATCHES[kind]))
+        expression = own.child("expression")
+        if own.value is None:
+            own.fault(
+                required(f"must be specified when patchType is {kind}"), f"add {PATCHES[kind]} with its expression"
+            )
+        elif _written(expression, "write the expression of the patch"):
+            environment = expressions.composition.for_mutations().environment
+            _check(expression, environment, PATCH_TYPES[kind], text=trimmed(expression.value))
+        if other.value is not None:
+            detail = f"must not be specified when patchType is {kind}"
+            other.fault(invalid(f"{{{other.path[-1]}}}", detail), "make a mutation of its own of it", key=True)
 
 
 def _param_ref(spot: Spot) -> None:
@@ -478,16 +517,16 @@ def _param_ref(spot: Spot) -> None:
     hint = "a binding takes one object by name, or all that selector selects"
     exclusive = "Forbidden: name and selector are mutually exclusive"
     if name.value:
-        check_format(name, path_segment, "write the metadata.name of the parameters")
+        _format(name, path_segment, "write the metadata.name of the parameters")
     if name.value and selector.value is not None:
         name.fault(exclusive, hint)
-    check_selector(selector)
+    _selector(selector)
     if name.value and selector.value is not None:
         selector.fault(exclusive, hint, key=True)
-    if not name.value and selector.value is None and not selector.is_hidden:
+    if not name.value and selector.value is None and not spot.report.hidden(selector.path):
         spot.fault(required("one of name or selector must be specified"), hint)
     action = spot.child("parameterNotFoundAction")
-    if check_needed(action, "write Deny, or Allow to skip the policy without parameters"):
+    if _needed(action, "write Deny, or Allow to skip the policy without parameters"):
         _choice(action, ("Deny", "Allow"))
 
 
@@ -513,56 +552,38 @@ class Expressions:
     """The compiler of one policy's expressions, which notes each one that does not compile.
 
     dialect: what the API server knows in them. params: whether the policy has a paramKind. composed: whether
-    expressions may read `variables`, because the policy declares some or is a mutating one.
+    expressions may read `variables`, because the policy declares some or is a mutating one. plain: without them.
     """
 
     def __init__(self, dialect: Dialect, *, params: bool, composed: bool) -> None:
-        self._dialect = dialect
-        self._params = params
+        self.plain = admission(params=params, dialect=dialect)
+        self._silent = admission(params=params, authorizer_=False, dialect=dialect)
         self._composed = composed
-        self._composition = Composition(admission(params=params, dialect=dialect))
-
-    def match_condition(self, spot: Spot) -> None:
-        """Check a match condition: bool, without variables."""
-        environment = admission(params=self._params, dialect=self._dialect)
-        _check(spot, _without_variables(environment), BOOL, text=trimmed(spot.value))
+        self.composition = Composition(self.plain)
 
     def variable(self, name: str, spot: Spot) -> None:
         """Check a variable, of any type, and declare it for all later expressions."""
-        declared = self._composition.declare(name, spot.value)
+        declared = self.composition.declare(name, spot.value)
         program = declared.programs[name]
         if name:  # nothing can refer to a variable without a name
-            self._composition = declared
+            self.composition = declared
         if isinstance(program, CompileError):
             _note(program, spot.value, program, spot)
 
-    def validation(self, spot: Spot) -> None:
-        """Check a validation: bool."""
-        self._check(spot, BOOL, text=spot.value)
-
-    def message(self, spot: Spot) -> None:
+    def check_message(self, spot: Spot) -> None:
         """Check a messageExpression: a string, without the authorizer."""
-        environment = admission(params=self._params, authorizer_=False, dialect=self._dialect)
-        fields = self._composition.environment.structs[VARIABLES.name]
-        composed = environment.with_fields(VARIABLES.name, fields)
-        _check(spot, composed if self._composed else _without_variables(environment), STRING, text=spot.value)
+        fields = self.composition.environment.structs[VARIABLES.name]
+        composed = self._silent.with_fields(VARIABLES.name, fields)
+        environment = composed if self._composed else _without_variables(self._silent)
+        _check(spot, environment, STRING, text=spot.value)
 
-    def audit_annotation(self, spot: Spot) -> None:
-        """Check the value of an audit annotation: a string, or null for none."""
-        self._check(spot, STRING, NULL, text=trimmed(spot.value), shown=spot.value)
-
-    def mutation(self, patch_type: str, spot: Spot) -> None:
-        """Check an apply configuration, `Object{...}`, or a JSON Patch, a list of `JSONPatch{...}`."""
-        environment = self._composition.for_mutations().environment
-        _check(spot, environment, PATCH_TYPES[patch_type], text=trimmed(spot.value))
-
-    def _check(self, spot: Spot, *results: Type, text: str, shown: str = "") -> None:
+    def check(self, spot: Spot, *results: Type, text: str, shown: str = "") -> None:
         """Check an expression that may read `variables` if the policy is composed.
 
         For evaluation they are always there. If the text does not name them, that makes no difference, and what is
         found out about it is found out for evaluation as well.
         """
-        environment = self._composition.environment
+        environment = self.composition.environment
         if not self._composed:
             if "variables" not in spot.value and _failure(spot.value, environment, *results) is None:
                 return
@@ -596,7 +617,7 @@ def _failure(text: str, environment: Environment, *results: Type) -> CompileErro
 
 def _note(error: CompileError, text: str, reference: CompileError, spot: Spot) -> None:
     """Note an error with its places in the file. reference: that of the API server, whose words are the message."""
-    if spot.is_hidden:
+    if spot.report.hidden(spot.path):
         return
     words = reference.full_reference()
     message = f"Internal error: {words}" if isinstance(reference, InstantiationError) else invalid(text, words)

@@ -8,7 +8,7 @@ from typing import Any
 
 from support.policies.refusedpolicies import good
 
-from policies.admissionpolicy.documents.fields import KINDS, Shape
+from policies.admissionpolicy.documents.document import KINDS, Shape
 
 _WORDS = (
     *("", " ", "a", "A b", "a\nb", "a.b/c", "a/b/c", "-", "x" * 64, "é<&>\u2028", "v1", "apps/v1", "ConfigMap"),

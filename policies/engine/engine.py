@@ -51,7 +51,7 @@ from policies.engine.violation import (
     warnings,
 )
 
-Outcome = tuple[Violation | Note | More | Skip, ...]
+Finding = Violation | Note | More | Skip
 Verdict = Literal["admit", "deny", "warn", "audit", "excepted", "patch", "error"]
 
 
@@ -164,8 +164,17 @@ def validate(
     turn = ruleset.turn("validate", request, group)
     decided: dict[str, list[Decision]] = {}
     for rule in _screened(turn, request, facts) if together and turn.screens else turn.rules:
-        if outcome := _outcome(rule, request, ruleset, facts):
-            decided[rule.name] = _decide(rule, outcome, request, ruleset, facts)
+        try:
+            look(facts.expired)
+            outcome: Sequence[Finding] = ()
+            if rule.validate is not None and _in_scope(rule, request, facts):
+                outcome = rule.validate(request, facts)
+        except (TimeLimitError, Exception) as error:  # noqa: BLE001 - a failure becomes a decision, never a 500
+            failure = _failure(error, rule, "validate", request, ruleset, facts)
+            decided[rule.name] = [Decision(rule.name, "error", failure=failure)]
+        else:
+            if outcome:
+                decided[rule.name] = _decide(rule, outcome, request, ruleset, facts)
         if facts.lap is not None:
             facts.lap(rule.name)
     admitted = _unanimous(turn.names)
@@ -178,7 +187,12 @@ def validate(
         if not (is_broken and decision.skips)
     ]
     if is_broken or any(decision.denies for decision in decisions):
-        decisions = list(map(_of_refused, decisions))
+        # Of what is refused, nobody need hear what would become of it.
+        for at, decision in enumerate(decisions):
+            kept = tuple(violation for violation in decision.violations if not violation.is_outcome)
+            if decision.verdict == "warn" and len(kept) < len(decision.violations):
+                admission = Decision(decision.rule, "admit", notes=decision.notes)
+                decisions[at] = replace(decision, violations=kept) if kept else admission
     lines = [line for decision in decisions if decision.verdict != "admit" for line in _warnings(decision, room)]
     more = sum(decision.more for decision in decisions if decision.verdict == "warn")
     return _explained(Answer(tuple(decisions), (), limited(lines, more, room=room)), ruleset)
@@ -217,7 +231,7 @@ def mutate(
             (violation,), _ = bounded((refusal.violation,))
             mutation = NO_MUTATION
             decision = Decision(violation.rule, "deny", (violation,), exception=refusal.exception)
-        except (TimeLimitError, Exception) as error:  # noqa: BLE001 - a failure becomes a decision, never a 500
+        except (TimeLimitError, Exception) as error:  # noqa: BLE001 - as in validate
             mutation = NO_MUTATION
             decision = Decision(rule.name, "error", failure=_failure(error, rule, "mutate", request, ruleset, facts))
         made = [decision]
@@ -291,17 +305,6 @@ def _screened(turn: Turn, request: AdmissionRequest, facts: Facts) -> Sequence[R
     return [rule for rule in turn.rules if rule.screener is None or rule.name in asked]
 
 
-def _outcome(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> Outcome | RuleFailure:
-    """The outcome of one rule, with every exception turned into a failure. Raises Missing and PostponedError."""
-    try:
-        look(facts.expired)
-        if rule.validate is None or not _in_scope(rule, request, facts):
-            return ()
-        return tuple(rule.validate(request, facts))
-    except (TimeLimitError, Exception) as error:  # noqa: BLE001 - as in mutate
-        return _failure(error, rule, "validate", request, ruleset, facts)
-
-
 def _mutation(rule: Rule, request: AdmissionRequest, ruleset: RuleSet, facts: Facts) -> tuple[Decision, Mutation]:
     """A rule's decision and mutation; no mutation if an exception covers the request."""
     look(facts.expired)
@@ -352,10 +355,8 @@ def _failure_policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset
 
 
 def _decide(
-    rule: Rule, outcome: Outcome | RuleFailure, request: AdmissionRequest, ruleset: RuleSet, facts: Facts
+    rule: Rule, outcome: Sequence[Finding], request: AdmissionRequest, ruleset: RuleSet, facts: Facts
 ) -> list[Decision]:
-    if isinstance(outcome, RuleFailure):
-        return [Decision(rule.name, "error", failure=outcome)]
     notes = tuple(item for item in outcome if isinstance(item, Note))
     violations = [item for item in outcome if isinstance(item, Violation)]
     skips = _skips(item for item in outcome if isinstance(item, Skip))
@@ -383,18 +384,6 @@ def _skips(skips: Iterable[Skip]) -> list[Decision]:
         Decision(skip.rule, "error", failure=RuleFailure(SkippedError(skip.reason), "Ignore"))
         for skip in dict.fromkeys(skips)
     ]
-
-
-def _of_refused(decision: Decision) -> Decision:
-    """The decision about what is refused: without what would become of it."""
-    violations = tuple(violation for violation in decision.violations if not violation.is_outcome)
-    if decision.verdict != "warn" or len(violations) == len(decision.violations):
-        return decision
-    return (
-        replace(decision, violations=violations)
-        if violations
-        else Decision(decision.rule, "admit", notes=decision.notes)
-    )
 
 
 def _warnings(decision: Decision, room: int) -> Iterator[str]:

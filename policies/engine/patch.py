@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from policies.engine.request import JsonObject
 from policies.engine.rule import PatchOperation
-from policies.objects.fieldpath import Location, render
+from policies.objects.fieldpath import Location, lookup, render
 
 
 class PatchError(Exception):
@@ -19,13 +19,9 @@ class PatchError(Exception):
 
 
 @lru_cache(maxsize=256)
-def pointer(keys: tuple[str, ...]) -> str:
-    """The JSON Pointer (RFC 6901) of nested keys."""
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
-
-
-def _pointer(location: Location) -> str:
-    return pointer(tuple(map(str, location)))
+def pointer(location: Location) -> str:
+    """The JSON Pointer (RFC 6901) of a location."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in location)
 
 
 def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[PatchOperation, ...]:
@@ -36,20 +32,13 @@ def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[
     """
     if not items:
         return ()
-    value: Any = obj
-    for depth, key in enumerate(keys):
-        if not isinstance(value, dict):
-            raise PatchError(f"{'.'.join(keys[:depth])} is not a map")
-        value = value.get(key)
-        if value is None:
-            missing = list(items)
-            for parent in reversed(keys[depth + 1 :]):
-                missing = {parent: missing}  # type: ignore[assignment]
-            return ({"op": "add", "path": pointer(tuple(keys[: depth + 1])), "value": missing},)
+    place = tuple(keys)
+    value = lookup(obj, place)
+    if value is None:
+        return put(obj, place, list(items))
     if not isinstance(value, list):
-        raise PatchError(f"{'.'.join(keys)} is not a list")
-    end = pointer(tuple(keys)) + "/-"
-    return tuple({"op": "add", "path": end, "value": item} for item in items)
+        raise PatchError(f"{render(place)} is not a list")
+    return tuple({"op": "add", "path": f"{pointer(place)}/-", "value": item} for item in items)
 
 
 def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation, ...]:
@@ -68,15 +57,15 @@ def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation
         if parent is None:
             for key in reversed(location[depth + 1 :]):
                 value = {key: value}
-            return ({"op": "add", "path": _pointer(location[: depth + 1]), "value": value},)
+            return ({"op": "add", "path": pointer(location[: depth + 1]), "value": value},)
     if not isinstance(parent, dict):
         raise PatchError(f"{render(location[:-1])} is not a map")
-    return ({"op": "add", "path": _pointer(location), "value": value},)
+    return ({"op": "add", "path": pointer(location), "value": value},)
 
 
 def remove(location: Location) -> PatchOperation:
     """The operation that removes the value at a location."""
-    return {"op": "remove", "path": _pointer(location)}
+    return {"op": "remove", "path": pointer(location)}
 
 
 def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:

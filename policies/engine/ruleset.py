@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from policies.engine.request import AdmissionRequest, Target
-from policies.engine.rule import Hook, Names, Phase, PolicyException, Rule, Screen, Screener
+from policies.engine.rule import Names, Phase, PolicyException, Rule, Screen, Screener
 from policies.engine.safety import Safety
 from policies.engine.violation import NO_HELP, Help
 
@@ -56,7 +56,11 @@ class RuleSet:
 
     def reads(self, phase: Phase, group: str | None) -> frozenset[str]:
         """The paths that rules read in objects at `/<phase>/<group>`; without a group, at `/<phase>`."""
-        asked = (rule.reads for rule in self.rules if any(_is_of(hook, phase, group) for hook in rule.hooks))
+        asked = (
+            rule.reads
+            for rule in self.rules
+            if any(hook.phase == phase and group in (None, hook.group) for hook in rule.hooks)
+        )
         return frozenset().union(*asked)
 
     def turn(self, phase: Phase, request: AdmissionRequest, group: str | None = None) -> Turn:
@@ -84,7 +88,8 @@ class RuleSet:
                 (rule, hook)
                 for rule in self.rules
                 for hook in rule.hooks
-                if _is_of(hook, phase, group) and any(resource.matches(request) for resource in hook.resources)
+                if hook.phase == phase and group in (None, hook.group)
+                if any(resource.matches(request) for resource in hook.resources)
             ]
             everywhere = (rule for rule, hook in matching if hook.everywhere)
             match = _turn(rule for rule, _ in matching), _turn(everywhere)
@@ -101,7 +106,3 @@ def _turn(matching: Iterable[Rule]) -> Turn:
     screens = tuple(screener.screen(names) for screener, names in together.items())
     alone = tuple(rule for rule in rules if rule.screener is None)
     return Turn(rules, screens, alone, Names(rule.name for rule in rules))
-
-
-def _is_of(hook: Hook, phase: Phase, group: str | None) -> bool:
-    return hook.phase == phase and (group is None or hook.group == group)

@@ -49,12 +49,23 @@ class Exemptions(Struct, frozen=True):
         user = request.user_info
         if matches_glob(user.username, self.users) or any(matches_glob(group, self.groups) for group in user.groups):
             return True
-        if is_kubelet_at_home(request):
-            return True
+        # A kubelet writes its own Node, and mirrors static Pods that run there. The mirror annotation alone proves
+        # nothing, because anyone may create a Pod with it.
+        if is_kubelet(user):
+            node, spec = user.username.removeprefix(NODE_PREFIX), mapping(request.object, "spec")
+            if (request.resource.group, request.resource.resource) == ("", "nodes"):
+                return request.name == node
+            is_pod = request.kind.group_kind == ("", "Pod")
+            return is_pod and is_mirror_pod(request.object) and spec.get("nodeName") == node
         namespace, name = service_account(user.username)
         if not namespace:
             return False
         return matches_glob(f"{namespace}/{name}", self.service_accounts) or is_control_plane(namespace, facts)
+
+
+def is_kubelet(user: UserInfo) -> bool:
+    """Whether the user is a kubelet."""
+    return user.username.startswith(NODE_PREFIX) and NODE_GROUP in user.groups
 
 
 def service_account(username: str) -> tuple[str, str]:
@@ -63,21 +74,6 @@ def service_account(username: str) -> tuple[str, str]:
         return "", ""
     namespace, _, name = username.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
     return namespace, name
-
-
-def is_kubelet_at_home(request: AdmissionRequest) -> bool:
-    """Whether a kubelet writes its own Node, or mirrors a static Pod that runs there.
-
-    The mirror annotation alone proves nothing, because anyone may create a Pod with it.
-    """
-    user = request.user_info
-    if not user.username.startswith(NODE_PREFIX) or NODE_GROUP not in user.groups:
-        return False
-    node = user.username.removeprefix(NODE_PREFIX)
-    if request.resource.group == "" and request.resource.resource == "nodes":
-        return request.name == node
-    is_pod = request.kind.group_kind == ("", "Pod")
-    return is_pod and is_mirror_pod(request.object) and mapping(request.object, "spec").get("nodeName") == node
 
 
 def is_control_plane(namespace: str, facts: Facts) -> bool:
@@ -191,8 +187,16 @@ class Safety(Struct, frozen=True):
 
     def is_essential(self, request: AdmissionRequest) -> bool:
         """Whether a cluster may need the write to come up."""
+        user, writers = request.user_info, {"anybody"}
+        name = user.username
+        if matches_glob(name, self.users):
+            writers |= {"system", "control-plane"}
+        if name.startswith(SYSTEM_PREFIX):
+            writers.add("system")
+        if is_kubelet(user) or name in CONTROL_PLANE_USERS or name.startswith(SYSTEM_ACCOUNTS):
+            writers.add("control-plane")
         return _is_in(request, self.namespaces) or any(
-            write.rule.matches(request) and self._is_by(write.writers, request.user_info) for write in self.writes
+            write.writers in writers and write.rule.matches(request) for write in self.writes
         )
 
     @property
@@ -211,15 +215,6 @@ class Safety(Struct, frozen=True):
             for rule in rules
             if (common := rule.intersection(write.rule)) is not None
         ]
-
-    def _is_by(self, writers: Writers, user: UserInfo) -> bool:
-        name = user.username
-        if writers == "anybody" or matches_glob(name, self.users):
-            return True
-        if writers == "system":
-            return name.startswith(SYSTEM_PREFIX)
-        is_kubelet = name.startswith(NODE_PREFIX) and NODE_GROUP in user.groups
-        return is_kubelet or name in CONTROL_PLANE_USERS or name.startswith(SYSTEM_ACCOUNTS)
 
 
 def _is_in(request: AdmissionRequest, namespaces: Sequence[str]) -> bool:

@@ -132,20 +132,21 @@ def warnings(violations: Iterable[Violation], room: int = CHANGE_LENGTH) -> dict
         alike.setdefault(structs.replace(violation, path=""), []).append(violation)
     texts: dict[str, Violation] = {}
     for those in alike.values():
-        first, paths = those[0], (one.path if one.remedy else _unsaid(one.path, one.summary) for one in those)
-        found = [path for path in dict.fromkeys(paths) if path] or [""]
+        first, places = those[0], dict[str, None]()
+        for one in those:
+            path = one.path
+            if not one.remedy:
+                # A path is cut before the end that a message names, as one about a Pod does for a template.
+                starts = [0, *(match.end() for match in re.finditer(r"[.]|(?=\[)", path))]
+                named = (at for at in starts if re.search("[.[]", path[at:]) and path[at:].strip("[]") in one.summary)
+                path = path[: next(named, len(path))].rstrip(".")
+            places[path] = None
+        found = [path for path in places if path] or [""]
         text = first.in_line(listed(found, 1), room)
         if len(found) > 1 and (len(text) > room or found[0] not in text):
             text = first.in_line(f"{found[0]} and {len(found) - 1} more", room)
         texts.setdefault(squeezed(text, room), first)
     return texts
-
-
-def _unsaid(path: str, message: str) -> str:
-    """A path without the end that a message names, as one about a Pod does for a template; empty if it names all."""
-    starts = [0, *(match.end() for match in re.finditer(r"[.]|(?=\[)", path))]
-    said = (at for at in starts if re.search("[.[]", path[at:]) and path[at:].strip("[]") in message)
-    return path[: next(said, len(path))].rstrip(".")
 
 
 def in_order(violations: Iterable[Violation]) -> list[Violation]:
@@ -307,7 +308,18 @@ class Section(Struct, frozen=True):
 
     def likeness(self, text: str) -> int:
         """How many characters of a message the text has, all its fixed parts in their order; 0 if one is missing."""
-        return max((_likeness(message, " ".join(text.split())) for message in self.messages), default=0)
+        best, line = 0, " ".join(text.split())
+        for message in self.messages:
+            parts = [" ".join(part.split()) for part in message.split("…") if part.strip(" .,:;()\"'\n")]
+            position = 0
+            for part in parts:
+                at = line.find(part, position)
+                position = at + len(part)
+                if at < 0:
+                    break
+            else:
+                best = max(best, sum(map(len, parts)))
+        return best
 
 
 class Help(Struct, frozen=True):
@@ -341,14 +353,3 @@ def likest(sections: Iterable[Section], text: str) -> Section | None:
     """The section of whose messages the text has most; None if it has none. Of several, the first."""
     best = max(sections, key=lambda section: section.likeness(text), default=None)
     return best if best is not None and best.likeness(text) else None
-
-
-def _likeness(message: str, text: str) -> int:
-    position = 0
-    parts = [" ".join(part.split()) for part in message.split("…") if part.strip(" .,:;()\"'\n")]
-    for part in parts:
-        at = text.find(part, position)
-        if at < 0:
-            return 0
-        position = at + len(part)
-    return sum(map(len, parts))

@@ -290,16 +290,16 @@ def _unanimous(names: Names) -> Answer:
 def _screened(turn: Turn, request: AdmissionRequest, facts: Facts) -> Sequence[Rule]:
     """The rules that have to be asked one by one. Raises PostponedError."""
     asked: set[str] = set()
-    for screen in turn.screens:
+    for screener, names in turn.screens:
         try:
-            asked.update(screen.asked(request, facts))
+            asked.update(screener.asked(names, request, facts))
         except PostponedError as error:
             error.rule = error.policy
             raise
         except (TimeLimitError, Exception):  # noqa: BLE001 - each rule finds out for itself, and follows its failure policy
             return turn.rules
         if facts.lap is not None:
-            facts.lap(screen.names)
+            facts.lap(names)
     if not asked:
         return turn.alone
     return [rule for rule in turn.rules if rule.screener is None or rule.name in asked]

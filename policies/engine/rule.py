@@ -94,32 +94,21 @@ class Names(tuple[str, ...]):
         return self is not other
 
 
-class Screen(Protocol):
-    """Rules that are judged together. names: theirs, in their order."""
-
-    @property
-    def names(self) -> Names:
-        """The names of the rules."""
-
-    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
-        """The rules that have to be asked one by one; all others have no violations and nothing else to say.
-
-        Raises TimeLimitError, which names the rule under evaluation as its policy.
-        """
-
-
 class Screener(Protocol):
     """What several rules have in common. Rules with the same one can be judged together."""
 
-    def screen(self, names: Sequence[str]) -> Screen:
-        """The screen of some of its rules."""
+    def asked(self, names: Names, request: AdmissionRequest, facts: Facts) -> Collection[str]:
+        """Those of some rules that have to be asked one by one; all others have no violations and nothing else to say.
+
+        names: of the rules, in their order. Raises TimeLimitError, which names the rule under evaluation as its policy.
+        """
 
     @property
     def is_waiting(self) -> bool:
-        """Whether `prepare` would make screens faster that have been used."""
+        """Whether `prepare` would make it faster to ask again what has been asked."""
 
     def prepare(self) -> None:
-        """Make them faster. This may take tenths of a second."""
+        """Make it faster. This may take tenths of a second."""
 
 
 Action = Literal["deny", "warn", "audit", "off"]

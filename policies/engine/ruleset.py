@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from policies.engine.request import AdmissionRequest, Target
-from policies.engine.rule import Names, Phase, PolicyException, Rule, Screen, Screener
+from policies.engine.rule import Names, Phase, PolicyException, Rule, Screener
 from policies.engine.safety import Safety
 from policies.engine.violation import NO_HELP, Help
 
@@ -17,10 +17,10 @@ NOTHING_SPARED = Safety()
 
 
 class Turn(NamedTuple):
-    """The rules that run for a request. screens: those that are judged together; alone: the others."""
+    """The rules that run for a request. screens: names of those that are judged together; alone: the others."""
 
     rules: tuple[Rule, ...]
-    screens: tuple[Screen, ...]
+    screens: tuple[tuple[Screener, Names], ...]
     alone: tuple[Rule, ...]
     names: Names
 
@@ -103,6 +103,6 @@ def _turn(matching: Iterable[Rule]) -> Turn:
     for rule in rules:
         if rule.screener is not None:
             together.setdefault(rule.screener, []).append(rule.name)
-    screens = tuple(screener.screen(names) for screener, names in together.items())
+    screens = tuple((screener, Names(names)) for screener, names in together.items())
     alone = tuple(rule for rule in rules if rule.screener is None)
     return Turn(rules, screens, alone, Names(rule.name for rule in rules))

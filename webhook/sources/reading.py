@@ -14,7 +14,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from policies.admissionpolicy.documents.reader import Part, portable
-from policies.admissionpolicy.evaluation.compilation import compile_policy
+from policies.admissionpolicy.evaluation.compilation import LARGE, compile_policy
 from policies.admissionpolicy.model import Policy
 from policies.kubernetes.release import NEWEST, Release
 from webhook.child import KILLED, Child, ChildError
@@ -186,7 +186,7 @@ def _read(units: Iterable[Unit], release: Release) -> Iterator[Content]:
         content = here(unit)
         for part in content.parts:
             if isinstance(part.value, Policy):
-                compile_policy(part.value, release).load_large()
+                compile_policy(part.value, release).load(LARGE)
         yield content._replace(parts=tuple(map(portable, content.parts)))
 
 

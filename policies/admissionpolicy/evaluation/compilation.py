@@ -34,8 +34,8 @@ OnFault = Callable[[Policy, Program, Exception], None]
 """Called if generated code fails, with the policy, the program and the exception."""
 
 
-# The nodes of all trees of a policy, each of which takes 1 to 15 µs to become part of a function.
-_LARGE = 1_000
+LARGE = 1_000
+"""The nodes of a policy's trees, each of which takes 1 to 15 µs, that take over some 10 ms to become functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +97,20 @@ class CompiledPolicy:
         except CompileError:
             return dict.fromkeys(ROOTS, EVERYTHING)
 
-    def watch(self, on_fault: Callable[[Program, Exception], None]) -> None:
-        """Set the callback for faults of generated code; see Program."""
-        for unit in self._units():
-            if isinstance(unit.program, Program):
-                unit.program.on_fault = on_fault
+    @property
+    def programs(self) -> list[Program]:
+        """The programs of all expressions that compile."""
+        return [unit.program for unit in self._units() if isinstance(unit.program, Program)]
 
-    def load(self) -> None:
-        """Compile all functions now, not in the first review, which that would make a long one."""
-        for unit in self._units():
-            if isinstance(unit.program, Program):
-                unit.program.load()
+    def load(self, least: int = 0) -> None:
+        """Compile all functions now, not in the first review, which that would make a long one.
 
-    def load_large(self) -> None:
-        """The same for a policy whose functions take over some 10 ms to be made."""
-        programs = [unit.program for unit in self._units() if isinstance(unit.program, Program)]
-        if sum(program.nodes for program in programs) > _LARGE:
-            self.load()
+        least: the nodes that their trees have to have; a policy with fewer is left to its first review.
+        """
+        programs = self.programs
+        if sum(program.nodes for program in programs) >= least:
+            for program in programs:
+                program.load()
 
     def _units(self) -> Iterator[Unit]:
         yield from self.conditions
@@ -180,9 +177,10 @@ class Compiler:
         compiled = self._previous.get(id(policy))
         if compiled is None:
             compiled = compile_policy(policy, self._release)
-            compiled.load_large()
+            compiled.load(LARGE)
             if self._on_fault is not None:
-                compiled.watch(partial(self._on_fault, policy))
+                for program in compiled.programs:
+                    program.on_fault = partial(self._on_fault, policy)
         self._cache[id(policy)] = compiled
         return compiled
 

@@ -71,10 +71,6 @@ class Inputs:
         if self.facts.spend is not None:
             self.facts.spend(policy, used)
 
-    def lazily(self) -> Mapping[str, Value]:
-        """The variables of expressions without parameters. What is expensive to make is made when it is read."""
-        return _Names(self)
-
     @cached_property
     def _objects(self) -> Mapping[str, Value]:
         return {
@@ -102,8 +98,8 @@ class Inputs:
         return shown_namespace(self.facts.namespace(self.request_namespace))
 
 
-class _Names(dict[str, Value]):
-    """The objects of a request, and the other variables as soon as they are read."""
+class LazyNames(dict[str, Value]):
+    """The variables of expressions without parameters. What is expensive to make is made when it is read."""
 
     __slots__ = ("_inputs",)
 
@@ -112,17 +108,16 @@ class _Names(dict[str, Value]):
         self._inputs = inputs
 
     def __missing__(self, name: str) -> Value:
-        value = self[name] = self._made(name)
-        return value
-
-    def _made(self, name: str) -> Value:
         inputs = self._inputs
         if name == "namespaceObject":
-            return inputs.namespace_object
-        if name not in QUICK:
-            return inputs.shared[name]
-        _, *fields = name.split(".")
-        return reduce(getitem, fields, inputs.request) or reduce(getitem, fields, inputs.shared["request"])
+            value = inputs.namespace_object
+        elif name in QUICK:
+            _, *fields = name.split(".")
+            value = reduce(getitem, fields, inputs.request) or reduce(getitem, fields, inputs.shared["request"])
+        else:
+            value = inputs.shared[name]
+        self[name] = value
+        return value
 
 
 def inputs_of(request: AdmissionRequest, facts: Facts) -> Inputs:

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.derivation import DerivedPod, derive, is_derived, template_paths, templated
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy, part_of
-from policies.admissionpolicy.evaluation.inputs import Inputs, Json, inputs_of
-from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
+from policies.admissionpolicy.evaluation.inputs import Inputs, Json, LazyNames, inputs_of
+from policies.admissionpolicy.evaluation.matching import Matcher, is_seen, to_resource_rule
 from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.evaluation.validator import NOTHING_FOUND, Finding, Result, evaluate_policy, parameters_of
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
@@ -138,12 +138,8 @@ class BoundPolicy:
     def resource_rules(self) -> list[ResourceRule]:
         """The requests that the policy may match, as rules of a webhook configuration."""
         constraints = self.policy.match_constraints
-        rules = []
-        for rule in constraints.resource_rules:
-            operations = ("CREATE", "UPDATE", "DELETE", "CONNECT") if "*" in rule.operations else rule.operations
-            versions = ("*",) if constraints.match_policy == "Equivalent" else rule.api_versions
-            rules.append(ResourceRule(operations, rule.api_groups, rule.resources, versions))
-        return rules
+        any_version = constraints.match_policy == "Equivalent"
+        return [to_resource_rule(rule, any_version=any_version) for rule in constraints.resource_rules]
 
 
 def in_force(
@@ -391,17 +387,14 @@ class _Batch:
 
 
 class PolicyScreener:
-    """Makes the screens of a rule set. rules: its policies, by name."""
+    """Judges the policies of a rule set together. rules: by name."""
 
     def __init__(self, rules: Mapping[str, PolicyRule], subjects: SubjectCache) -> None:
-        self.subjects = subjects
+        self._subjects = subjects
         self._rules = rules
-        self._batches: dict[tuple[str, ...], Sequence[_Batch]] = {}
+        self._functions: dict[tuple[str, ...], Sequence[_Batch]] = {}
+        self._batches: dict[tuple[Names, Key, bool], Sequence[_Batch]] = {}
         self._waiting: deque[_Batch] = deque()
-
-    def screen(self, names: Sequence[str]) -> PolicyScreen:
-        """The screen of some of the policies."""
-        return PolicyScreen({name: self._rules[name] for name in names}, self)
 
     @property
     def is_waiting(self) -> bool:
@@ -416,56 +409,38 @@ class PolicyScreener:
                 [part_of(rule.bound.compiled, is_selective=not rule.bound.is_plain) for rule in batch.rules]
             )
 
-    def batches(self, rules: Mapping[str, PolicyRule]) -> Sequence[_Batch]:
-        """Some of the policies, a few at a time: the same batches for the same names."""
-        names = tuple(rules)
-        batches = self._batches.get(names)
-        if batches is None:
-            listed = list(rules.values())
-            batches = [_Batch(listed[start : start + _TOGETHER]) for start in range(0, len(listed), _TOGETHER)]
-            if len(self._batches) < _FUNCTIONS:
-                self._batches[names] = batches
-                self._waiting += batches
-        return batches
-
-
-class PolicyScreen:
-    """Some policies that are judged together. names: theirs."""
-
-    def __init__(self, rules: Mapping[str, PolicyRule], screener: PolicyScreener) -> None:
-        self.names = Names(rules)
-        self._rules = rules
-        self._screener = screener
-        self._is_derived = any(rule.is_derived for rule in rules.values())
-        self._batches: dict[tuple[Key, bool], Sequence[_Batch]] = {}
-
-    def asked(self, request: AdmissionRequest, facts: Facts) -> Collection[str]:
+    def asked(self, names: Names, request: AdmissionRequest, facts: Facts) -> Collection[str]:
         """The policies that have something to say, or may have. Raises TimeLimitError."""
-        subject = self._screener.subjects.of(request, facts)
-        asked = self._asked(subject, derived=False)
-        if self._is_derived:
-            for pod in (pod for _, pods in subject.pods for pod in pods):
-                asked += self._asked(pod, derived=True)
-        return asked + [name for name in self.names if name in facts.skipped] if facts.skipped else asked
+        subject = self._subjects.of(request, facts)
+        asked = self._asked(names, subject, derived=False)
+        for _, pods in subject.pods:
+            for pod in pods:
+                asked += self._asked(names, pod, derived=True)
+        return asked + [name for name in names if name in facts.skipped] if facts.skipped else asked
 
-    def _asked(self, subject: Subject, *, derived: bool) -> list[str]:
+    def _asked(self, names: Names, subject: Subject, *, derived: bool) -> list[str]:
         """The same for a request, or for a Pod that would be created."""
-        batches = self._batches.get((subject.key, derived))
+        batches = self._batches.get((names, subject.key, derived))
         if batches is None:
-            batches = self._screener.batches(
-                {
-                    name: rule
-                    for name, rule in self._rules.items()
-                    if (rule.is_derived if derived else rule.is_direct)
-                    and rule.bound.may_match(subject.request, subject.key)
-                }
+            chosen = tuple(
+                name
+                for name in names
+                if (self._rules[name].is_derived if derived else self._rules[name].is_direct)
+                and self._rules[name].bound.may_match(subject.request, subject.key)
             )
+            batches = self._functions.get(chosen)
+            if batches is None:
+                rules = [self._rules[name] for name in chosen]
+                batches = [_Batch(rules[start : start + _TOGETHER]) for start in range(0, len(rules), _TOGETHER)]
+                if len(self._functions) < _FUNCTIONS:
+                    self._functions[chosen] = batches
+                    self._waiting += batches
             if len(self._batches) < _KEYS:
-                self._batches[subject.key, derived] = batches
+                self._batches[names, subject.key, derived] = batches
         if not batches:
             return []
-        names = subject.inputs.lazily()
-        return [name for batch in batches for name in batch.asked(subject, names)]
+        values = LazyNames(subject.inputs)
+        return [name for batch in batches for name in batch.asked(subject, values)]
 
 
 def covers_pods(constraints: MatchResources) -> bool:

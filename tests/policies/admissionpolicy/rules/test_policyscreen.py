@@ -57,13 +57,12 @@ def _rules(*expressions: str, variable: str = "1") -> RuleSet:
 def _asked(rules: RuleSet, obj: Any, facts: StaticFacts = FACTS) -> list[str]:
     """The policies that are asked one by one after they are fused; before that, all of them are."""
     asked = request(obj)
-    (screen,) = rules.turn("validate", asked).screens
-    assert set(screen.asked(asked, facts)) == {rule.name for rule in rules.rules}
-    (screener,) = rules.screeners
+    ((screener, those),) = rules.turn("validate", asked).screens
+    assert set(screener.asked(those, asked, facts)) == {rule.name for rule in rules.rules}
     assert screener.is_waiting
     screener.prepare()
     assert not screener.is_waiting
-    return list(screen.asked(asked, facts))
+    return list(screener.asked(those, asked, facts))
 
 
 def test_only_what_may_have_something_to_say_is_asked() -> None:
@@ -92,11 +91,11 @@ def test_a_shared_variable_costs_each_policy_the_same() -> None:
     asked = request(pod())
     engine.validate(asked, rules, FACTS)
     screener.prepare()
-    (screen,) = rules.turn("validate", asked).screens
+    ((_, those),) = rules.turn("validate", asked).screens
 
     first = EXPRESSION_LIMIT // 10 // compiled(_SHARED).evaluate(names()).cost
     assert 0 < first < 10
-    assert list(screen.asked(asked, FACTS)) == [f"p{index}" for index in range(first, 10)]
+    assert list(screener.asked(those, asked, FACTS)) == [f"p{index}" for index in range(first, 10)]
     assert engine.validate(asked, rules, FACTS).allowed
 
 

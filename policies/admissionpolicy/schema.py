@@ -209,7 +209,16 @@ class Definitions:
     def _list(self, schema: OpenApi, *, preserve: bool) -> ListType:
         items = schema.get("items")
         element = _UNTYPED if items is None else self.inline(items, preserve=preserve)
-        return ListType(element, *_relation(schema))
+        match schema.get("x-kubernetes-list-type"):  # without it, the older patch strategy says how items merge
+            case "set":
+                return ListType(element, "set")
+            case "map":
+                return ListType(element, "map", tuple(schema.get("x-kubernetes-list-map-keys") or ()))
+            case None if schema.get("x-kubernetes-patch-strategy") in {"merge", "merge,retainKeys"}:
+                key = schema.get("x-kubernetes-patch-merge-key")
+                return ListType(element, "set") if key is None else ListType(element, "map", (key,))
+            case _:
+                return ListType(element)
 
 
 def built_in(kind: GroupVersionKind, release: Release = NEWEST) -> Schema | None:
@@ -257,20 +266,6 @@ _EMBEDDED: Mapping[str, Any] = {
     "kind": {"type": "string"},
     "metadata": {"$ref": OBJECT_META},
 }
-
-
-def _relation(schema: OpenApi) -> tuple[Relation, tuple[str, ...]]:
-    """How items merge, and by what keys: from the list type or, without it, from the older patch strategy."""
-    match schema.get("x-kubernetes-list-type"):
-        case "set":
-            return "set", ()
-        case "map":
-            return "map", tuple(schema.get("x-kubernetes-list-map-keys") or ())
-        case None if schema.get("x-kubernetes-patch-strategy") in {"merge", "merge,retainKeys"}:
-            key = schema.get("x-kubernetes-patch-merge-key")
-            return ("set", ()) if key is None else ("map", (key,))
-        case _:
-            return "atomic", ()
 
 
 def _with_embedded(schema: OpenApi) -> dict[str, Any]:

@@ -142,8 +142,12 @@ class Limits:
                 for path, requests, limits in _ranged(obj, resource, str(item.get("type"))):
                     for message in _outside(item, requests, limits):
                         yield Refusal(path, message, remedy)
-                    if path[-1] == "resources":
-                        yield from _crossed(path, requests, limits, remedy)
+                    # Of requests over limits a LimitRange gave one: the API server's validation refuses the Pod.
+                    for name, request in requests.items() if path[-1] == "resources" else ():
+                        most = limits.get(name)
+                        if most is not None and compare(request.amount, most.amount) > 0:
+                            words = f'Invalid value: "{request}": must be less than or equal to {name} limit of {most}'
+                            yield Refusal((*path, "requests"), words, remedy)
         for quota in self._quotas.get(namespace, ()):
             yield from _over(quota, obj, resource)
 
@@ -164,14 +168,6 @@ def _ranged(obj: JsonObject, resource: GroupVersionResource, type_: str) -> Iter
             yield ("spec", "resources", "requests"), requests, requests
         case _:
             return
-
-
-def _crossed(path: Location, requests: Amounts, limits: Amounts, remedy: str) -> Iterator[Refusal]:
-    """Requests over limits, of which a LimitRange gave one: then the API server's validation refuses the Pod."""
-    for name, request in requests.items():
-        if name in limits and compare(request.amount, limits[name].amount) > 0:
-            message = f'Invalid value: "{request}": must be less than or equal to {name} limit of {limits[name]}'
-            yield Refusal((*path, "requests"), message, remedy)
 
 
 def _of_pod(spec: JsonObject, kind: str) -> Amounts:
@@ -212,7 +208,10 @@ def _over(quota: JsonObject, obj: JsonObject, resource: GroupVersionResource) ->
     name, status = mapping(quota, "metadata").get("name"), mapping(quota, "status")
     spec, of_object = mapping(quota, "spec"), mapping(obj, "spec")
     hard = quantities(mapping(status, "hard") or mapping(spec, "hard"))
-    if not all(_in_scope(scope, of_object, resource) for scope in _scopes(spec)):
+    scopes = mappings(mapping(spec, "scopeSelector"), "matchExpressions")
+    if isinstance(spec.get("scopes"), list):
+        scopes += [{"scopeName": scope, "operator": "Exists"} for scope in spec["scopes"]]
+    if not all(_in_scope(scope, of_object, resource) for scope in scopes):
         return
     if (resource.group, resource.resource) == ("", "pods") and not mapping(of_object, "resources"):
         lacking: dict[str, set[str]] = {}
@@ -241,12 +240,6 @@ def _over(quota: JsonObject, obj: JsonObject, resource: GroupVersionResource) ->
         yield Refusal(("spec",), message, "ask for less, or ask who keeps the quota for more")
 
 
-def _scopes(spec: JsonObject) -> list[JsonObject]:
-    named = spec.get("scopes")
-    plain = [{"scopeName": name, "operator": "Exists"} for name in named] if isinstance(named, list) else []
-    return plain + mappings(mapping(spec, "scopeSelector"), "matchExpressions")
-
-
 def _in_scope(scope: JsonObject, spec: JsonObject, resource: GroupVersionResource) -> bool:
     """Whether a Pod is in the scope of a quota. Nothing else is in any."""
     if (resource.group, resource.resource) != ("", "pods"):
@@ -255,20 +248,19 @@ def _in_scope(scope: JsonObject, spec: JsonObject, resource: GroupVersionResourc
         case "Terminating" | "NotTerminating" as name:
             return (spec.get("activeDeadlineSeconds") is not None) == (name == "Terminating")
         case "BestEffort" | "NotBestEffort" as name:
-            return _is_best_effort(spec) == (name == "BestEffort")
+            # Nothing in the Pod has a request or limit of processors or memory.
+            own = (
+                [spec] if mapping(spec, "resources") else [one for group, _ in _GROUPS for one in mappings(spec, group)]
+            )
+            amounts = [amounts_of(one, kind) for one in own for kind in ("requests", "limits")]
+            computed = any(one[key].amount.decimal for one in amounts for key in ("cpu", "memory") if key in one)
+            return computed == (name == "NotBestEffort")
         case "PriorityClass":
             return holds(scope.get("operator"), spec.get("priorityClassName") or None, tuple(scope.get("values") or ()))
         case "CrossNamespacePodAffinity":
             return any("namespaces" in term or "namespaceSelector" in term for term in affinity_terms(spec))
         case _:
             return False
-
-
-def _is_best_effort(spec: JsonObject) -> bool:
-    """Whether nothing in a Pod has a request or limit of processors or memory."""
-    own = [spec] if mapping(spec, "resources") else [one for field, _ in _GROUPS for one in mappings(spec, field)]
-    amounts = (amounts_of(one, kind) for one in own for kind in ("requests", "limits"))
-    return not any(one[name].amount.decimal for one in amounts for name in ("cpu", "memory") if name in one)
 
 
 def _usage(obj: JsonObject, resource: GroupVersionResource) -> Amounts:

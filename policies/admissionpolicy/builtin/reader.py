@@ -67,11 +67,8 @@ class Reader:
         self._lenient = lenient
         self.unknown: list[str] = []
 
-    def read(self, before: Any, after: Any, node: SchemaNode) -> Any:
+    def read(self, before: Any, after: Any, node: SchemaNode, context: _Context | None = None) -> Any:
         """The value as its type encodes it. before: an earlier value, or ABSENT. Raises DecodingError."""
-        return self._read(before, after, node, None)
-
-    def _read(self, before: Any, after: Any, node: SchemaNode, context: _Context | None) -> Any:
         if after is before:
             return after
         try:
@@ -117,7 +114,7 @@ class Reader:
             elif value.__class__ is str and child.is_text:
                 read[key] = value
             else:
-                read[key] = self._read(before.get(key, ABSENT), value, child, _Context(context, key))
+                read[key] = self.read(before.get(key, ABSENT), value, child, _Context(context, key))
         result = {key: read[key] for key in after if key in read}
         if kind.omissions is not None:
             result = self._encoded(result, kind, kind.omissions)
@@ -146,7 +143,7 @@ class Reader:
 
     def _list(self, before: list[Any], after: list[Any], kind: ListType, context: _Context | None) -> list[Any]:
         if not before and None not in after:
-            return [self._read(ABSENT, item, kind.element, _Context(context, at)) for at, item in enumerate(after)]
+            return [self.read(ABSENT, item, kind.element, _Context(context, at)) for at, item in enumerate(after)]
         kept = set(map(id, before))
         known = None
         read = []
@@ -160,7 +157,7 @@ class Reader:
             if known is None:
                 known = {name: item for item in before if (name := _name(item, kind)) is not None}
             twin = known.get(_name(item, kind), before[index] if len(before) == len(after) else ABSENT)
-            read.append(self._read(twin, item, kind.element, _Context(context, index)))
+            read.append(self.read(twin, item, kind.element, _Context(context, index)))
         return after if all(new is old for new, old in zip(read, after, strict=True)) else read
 
     def _scalar(self, value: Any, atom: Atom, kind: Scalar, context: _Context | None) -> Any:

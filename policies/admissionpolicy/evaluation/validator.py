@@ -39,12 +39,6 @@ def warning_text(policy: str, binding: str, message: str) -> str:
     return f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
 
 
-def annotation_value(value: str) -> str:
-    """The value of an audit annotation, truncated to its limit."""
-    encoded = value.encode(errors="surrogatepass")
-    return value if len(encoded) <= _ANNOTATION_LIMIT else encoded[:_ANNOTATION_LIMIT].decode(errors="replace")
-
-
 FindingKind = Literal["violation", "error", "misconfigured", "internal"]
 """A validation is false; an expression failed; policy or binding is misconfigured; a mutation's result is invalid."""
 
@@ -386,7 +380,9 @@ class _Evaluation:
         for key, unit, value in zip(keys, compiled.annotations, values, strict=True):
             if isinstance(value, str):
                 if text := trimmed(value):
-                    published[key] = (annotation_value(text),)
+                    octets = text.encode(errors="surrogatepass")
+                    is_short = len(octets) <= _ANNOTATION_LIMIT
+                    published[key] = (text if is_short else octets[:_ANNOTATION_LIMIT].decode(errors="replace"),)
             elif value is not None:
                 actions, text = compiled.policy.failure_actions, value.text if isinstance(value, Failure) else ""
                 if not text:

@@ -356,7 +356,7 @@ def mutate(
         return Mutated(object=inputs.object, result=Result())
     first = _Round(parameters, inputs, schema, budget)
     first.run(select(inputs.object))
-    if first.refuses or not first.applied:
+    if not first.applied or any(finding.denies for finding in first.findings):
         return first.outcome()
     second = _Round(parameters, first.inputs, schema, budget, only=frozenset(first.reinvocable))
     second.run(select(first.inputs.object))
@@ -392,10 +392,6 @@ class _Round:
     findings: list[Finding] = field(default_factory=list)
     reinvocable: list[tuple[str, ...]] = field(default_factory=list)
     applied: bool = False
-
-    @property
-    def refuses(self) -> bool:
-        return any(finding.denies for finding in self.findings)
 
     def outcome(self) -> Mutated:
         return Mutated(object=self.inputs.object, result=result_of(self.findings))

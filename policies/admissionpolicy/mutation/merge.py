@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import is_
@@ -92,7 +92,10 @@ class Converter:
             case list():
                 return [self.json(item) for item in value]
             case dict():
-                return {_key_text(key): self.json(item) for key, item in value.items()}
+                for key in value:
+                    if not isinstance(key, str):
+                        raise ConversionError(f"unsupported type conversion from '{type_of(key).name}' to string")
+                return {key: self.json(item) for key, item in value.items()}
             case Type():
                 raise ConversionError("type conversion not supported for 'type'")
             case JSONPatch():
@@ -181,13 +184,7 @@ def _number(value: float) -> float | int:
     return int(value) if value.is_integer() and abs(value) < _EXACT_BELOW else value
 
 
-def _key_text(key: Any) -> str:
-    if isinstance(key, str):
-        return key
-    raise ConversionError(f"unsupported type conversion from '{type_of(key).name}' to string")
-
-
-Key = tuple[tuple[str, Hashable], ...]
+Key = tuple[tuple[str, tuple[str, Any]], ...]
 """The identity of a list's item: the names and values of its key fields; in a set the value, with an empty name."""
 
 
@@ -293,13 +290,12 @@ def _merged_lists(live: Any, applied: Any, kind: ListType) -> Any:
         known[key] = None if key in known else item  # items with duplicate keys are not merged
     given = dict(zip(applied_keys, applied, strict=True))
 
-    def item_of(key: Key) -> Any:
+    result = []
+    for at, chosen in _order(live_keys, applied_keys):
         try:
-            return merge(known.get(key, ABSENT), given[key], kind.element)
+            result.append(live[at] if chosen is None else merge(known.get(chosen, ABSENT), given[chosen], kind.element))
         except MergeError as error:
-            raise MergeError([mismatch.below(step(key)) for mismatch in error.mismatches]) from error
-
-    result = [live[at] if key is None else item_of(key) for at, key in _order(live_keys, applied_keys)]
+            raise MergeError([one.below(step(chosen or ())) for one in error.mismatches]) from error
     return live if len(result) == len(live) and all(map(is_, result, live)) else result
 
 
@@ -343,19 +339,17 @@ def _order(live: Sequence[Key], applied: Sequence[Key]) -> Iterator[tuple[int, K
 
 def step(key: Key) -> str:
     """The name of a list's item in messages: `[name="main"]`, or `[="a"]` in a set."""
-    return f"[{','.join(f'{name}={_text(value)}' for name, value in key)}]"
+    parts = []
+    for name, identity in key:
+        kind, plain = identity
+        text = general(plain) if isinstance(plain, float) else str(plain).lower()
+        if isinstance(plain, str):
+            text = {"null": "null", "string": quote(plain)}.get(kind, plain)
+        parts.append(f"{name}={text}")
+    return f"[{','.join(parts)}]"
 
 
-def _text(value: Any) -> str:
-    kind, plain = value
-    if kind == "null":
-        return "null"
-    if isinstance(plain, str):
-        return quote(plain) if kind == "string" else plain
-    return general(plain) if isinstance(plain, float) else str(plain).lower()
-
-
-def _hashable(value: Any) -> Hashable:
+def _hashable(value: Any) -> tuple[str, Any]:
     """A value as part of a key: 1 equals 1.0, but not true."""
     match value:
         case None:

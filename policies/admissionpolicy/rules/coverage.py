@@ -12,7 +12,7 @@ from typing import NamedTuple
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.derivation import derive, is_derived
 from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, NamespaceLabels
-from policies.admissionpolicy.model import Binding, NamedRule, Policy
+from policies.admissionpolicy.model import Binding, Policy
 from policies.engine.request import AdmissionRequest
 from policies.kubernetes.spelling import closest
 from policies.objects.workload import Workload
@@ -45,70 +45,59 @@ class Coverage:
         labels: NamespaceLabels,
         workloads: Mapping[tuple[str, str], Workload],
     ) -> None:
-        known = tuple(bindings)
-        self._bound = [
-            (
-                policy,
-                [each for each in known if (each.kind, each.policy_name) == (f"{policy.kind}Binding", policy.name)],
-            )
-            for policy in policies
-        ]
+        by_policy: dict[tuple[str, str], list[Binding]] = {}
+        for binding in bindings:
+            by_policy.setdefault((binding.kind.removesuffix("Binding"), binding.policy_name), []).append(binding)
+        self._bound = {(one.kind, one.name): (one, by_policy.get((one.kind, one.name), [])) for one in policies}
         self._labels = labels
         self._workloads = workloads
-        self.reach: dict[tuple[str, str], Reach] = {}
+        self.reach: dict[tuple[str, str], Reach] = dict.fromkeys(self._bound, Reach.NOTHING)
 
     def add(self, request: AdmissionRequest) -> None:
         """Take a request into account."""
-        rest = [bound for bound in self._bound if self._reach(bound[0]) < Reach.MATCHED]
-        derives = any(is_derived(policy) for policy, _ in rest)
+        rest = {identity: bound for identity, bound in self._bound.items() if self.reach[identity] < Reach.MATCHED}
+        derives = any(is_derived(policy) for policy, _ in rest.values())
         pods = [pod for item in derive(request, self._workloads) for pod in item.requests] if derives else []
-        for policy, bindings in rest:
+        for identity, (policy, bindings) in rest.items():
             asked = (request, *pods) if is_derived(policy) else (request,)
-            self.merge({(policy.kind, policy.name): max(self._found(policy, bindings, each) for each in asked)})
+            self.merge({identity: max(self._reach(policy, bindings, one) for one in asked)})
 
     def merge(self, reach: Mapping[tuple[str, str], Reach]) -> None:
         """Take into account what came of other requests for the same policies."""
         for identity, value in reach.items():
-            self.reach[identity] = max(value, self.reach.get(identity, Reach.NOTHING))
+            self.reach[identity] = max(value, self.reach[identity])
 
     def idle(self) -> Iterator[Idle]:
         """The policies that match none of the requests."""
-        for policy, bindings in self._bound:
-            reach = self._reach(policy)
-            if reach < Reach.MATCHED:
-                rules = policy.match_constraints.resource_rules
-                reason = f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
-                if reach == Reach.NOTHING:
-                    reason = ", ".join(dict.fromkeys(name for rule in rules for name in rule.resources))
-                elif reach == Reach.RESOURCE:
-                    reason = "the selectors of its matchConstraints"
-                yield Idle(policy.name, reason, _hint(rules))
+        for identity, (policy, bindings) in self._bound.items():
+            rules, reach = policy.match_constraints.resource_rules, self.reach[identity]
+            if reach == Reach.MATCHED:
+                continue
+            reason = f"matchResources of the binding {', '.join(binding.name for binding in bindings)}"
+            if reach == Reach.NOTHING:
+                reason = ", ".join(dict.fromkeys(name for rule in rules for name in rule.resources))
+            elif reach == Reach.RESOURCE:
+                reason = "the selectors of its matchConstraints"
+            # Resources that stand for those that do not exist in a built-in group.
+            meant = []
+            for rule in rules:
+                served = {one.name for one in served_resources() if one.group in rule.api_groups}
+                wrong = [name for name in rule.resources if served and "*" not in name and name not in served]
+                meant += [closest(name, served) for name in wrong]
+            yield Idle(policy.name, reason, ", ".join(filter(None, dict.fromkeys(meant))))
 
-    def _reach(self, policy: Policy) -> Reach:
-        return self.reach.get((policy.kind, policy.name), Reach.NOTHING)
+    def _reach(self, policy: Policy, bindings: Iterable[Binding], request: AdmissionRequest) -> Reach:
+        def matches(matcher: Matcher) -> bool:
+            try:
+                return matcher.matches(request, self._labels)
+            except MatchError:
+                return True  # nobody knows; the policy's own failure is told elsewhere
 
-    def _found(self, policy: Policy, bindings: Iterable[Binding], request: AdmissionRequest) -> Reach:
         constraints = Matcher(policy.match_constraints)
         if not constraints.covers(request):
             return Reach.NOTHING
-        if not self._matches(constraints, request):
+        if not matches(constraints):
             return Reach.RESOURCE
         narrow = [binding.match_resources for binding in bindings]
-        if narrow and not any(each is None or self._matches(Matcher(each), request) for each in narrow):
-            return Reach.SELECTED
-        return Reach.MATCHED
-
-    def _matches(self, matcher: Matcher, request: AdmissionRequest) -> bool:
-        try:
-            return matcher.matches(request, self._labels)
-        except MatchError:
-            return True  # nobody knows; the policy's own failure is told elsewhere
-
-
-def _hint(rules: Iterable[NamedRule]) -> str:
-    """The names of resources that stand for those that do not exist in a built-in group; empty if there are none."""
-    meant = []
-    for rule in rules:
-        known = {each.name for each in served_resources() if each.group in rule.api_groups}
-        meant += [closest(name, known) for name in rule.resources if known and "*" not in name and name not in known]
-    return ", ".join(filter(None, dict.fromkeys(meant)))
+        is_matched = not narrow or any(one is None or matches(Matcher(one)) for one in narrow)
+        return Reach.MATCHED if is_matched else Reach.SELECTED

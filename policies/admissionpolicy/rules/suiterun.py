@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.documents.reader import Loaded
-from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
+from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.evaluation.validator import Finding, combined, evaluate_policy
-from policies.admissionpolicy.model import ParamKind, PolicyKind, ValidationAction
+from policies.admissionpolicy.model import Binding, ParamKind, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
 from policies.admissionpolicy.rules.policyrule import (
     BoundPolicy,
@@ -73,8 +73,9 @@ def plain(group: str, kind: str) -> KindTarget:  # noqa: ARG001
 class SuiteRun:
     """Policies with their bindings and parameters, compiled once for all cases.
 
-    targets: the resource names and scopes of kinds. schemas: how objects are read and merge. decisions: answers to
-    authorization checks; if None, checks fail. release: the API server's.
+    compiled: the policies, in the order of their documents. targets: the resource names and scopes of kinds. schemas:
+    how objects are read and merge. decisions: answers to authorization checks; if None, checks fail. release: the API
+    server's.
     """
 
     def __init__(
@@ -87,27 +88,23 @@ class SuiteRun:
         decisions: Decisions | None = None,
         release: Release = NEWEST,
     ) -> None:
-        self._policies = [
-            BoundPolicy(
-                compile_policy(policy, release),
-                [
-                    binding
-                    for binding in loaded.bindings
-                    if (binding.kind, binding.policy_name) == (f"{policy.kind}Binding", policy.name)
-                ],
-            )
+        bindings: dict[tuple[str, str], list[Binding]] = {}
+        for binding in loaded.bindings:
+            bindings.setdefault((binding.kind.removesuffix("Binding"), binding.policy_name), []).append(binding)
+        policies = [
+            BoundPolicy(compile_policy(policy, release), bindings.get((policy.kind, policy.name), ()))
             for policy in loaded.policies
         ]
+        self.compiled = tuple(bound.compiled for bound in policies)
+        self._validating, self._mutating = (
+            [bound for bound in policies if bound.policy.kind == kind]
+            for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+        )
         self._objects = parameters.objects
         self._scopes = {CONFIG_MAP: "Namespaced", **parameters.scopes}
         self._targets = targets
         self._schemas = schemas
         self._decisions = decisions
-
-    @property
-    def compiled(self) -> tuple[CompiledPolicy, ...]:
-        """The policies, in the order of their documents."""
-        return tuple(policy.compiled for policy in self._policies)
 
     def received(self, case: Case) -> Case:
         """A case with its objects, and the object that it expects, as the API server reads them."""
@@ -134,13 +131,19 @@ class SuiteRun:
         else:
             findings, actions = self._findings(review), get_args(ValidationAction)
             texts = {action: tuple(one.message for one in findings if action in one.actions) for action in actions}
-        unchanged = texts["Deny"] or mutated.object == review.request.object
+        # The object has no namespace, unless the case's own object has one.
+        patched = None
+        if not texts["Deny"] and mutated.object is not None and mutated.object != review.request.object:
+            metadata = {key: value for key, value in mutated.object["metadata"].items() if key != "namespace"}
+            written = (case.object or {}).get("metadata") or {}
+            place = {"namespace": written["namespace"]} if "namespace" in written else {}
+            patched = {**mutated.object, "metadata": {**metadata, **place}}
         return Expectation(
             verdict="denied" if texts["Deny"] else "allowed",
             messages=texts["Deny"],
             warnings=texts["Warn"],
             audit=texts["Audit"],
-            patched=None if unchanged else _as_written(mutated.object, case),
+            patched=patched,
         )
 
     def findings(self, case: Case) -> tuple[Finding, ...]:
@@ -151,7 +154,7 @@ class SuiteRun:
         request = request_of(self.received(case), self._targets)
         facts = facts_of(case, request, self._decisions)
         given = StaticParameters(with_data(self._objects, case.params), self._scopes)
-        policies = self._of("MutatingAdmissionPolicy") if is_seen(request) else ()
+        policies = self._mutating if is_seen(request) else ()
         mutated, _ = MutatingPolicies(policies, given, self._schemas).mutated(request, facts)
         return _CaseReview(request, replace(request, object=mutated.object), facts, given, mutated)
 
@@ -162,7 +165,7 @@ class SuiteRun:
         selects = Subject(review.changed, review.facts, {}).selects
         result = combined(
             evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
-            for policy in self._of("ValidatingAdmissionPolicy")
+            for policy in self._validating
             if (bindings := policy.matching(review.changed, selects))
         )
         return (*result.findings, *result.ignored)
@@ -172,7 +175,7 @@ class SuiteRun:
         subjects = SubjectCache(_WORKLOADS)
         refusals: dict[str, list[Violation]] = {}
         others: dict[str, list[Violation]] = {"warn": [], "audit": []}
-        for policy in self._of("ValidatingAdmissionPolicy"):
+        for policy in self._validating:
             rule = PolicyRule(policy, review.parameters, subjects)
             for violation in rule.validate(review.changed, review.facts):
                 if not isinstance(violation, Violation):
@@ -181,27 +184,12 @@ class SuiteRun:
                     refusals.setdefault(violation.summary, []).append(violation)
                 else:
                     others[violation.verdict].append(violation)
-        return {
-            "Deny": tuple(describe(found).partition(" denied request: ")[2] for found in refusals.values()),
-            "Warn": _texts(others["warn"]),
-            "Audit": _texts(others["audit"]),
-        }
-
-    def _of(self, kind: PolicyKind) -> list[BoundPolicy]:
-        return [policy for policy in self._policies if policy.policy.kind == kind]
-
-
-def _texts(violations: Iterable[Violation]) -> tuple[str, ...]:
-    return tuple(text.removeprefix(f"{one.rule}: ") for text, one in warnings(violations, TEXT_LENGTH).items())
-
-
-def _as_written(mutated: JsonObject | None, case: Case) -> JsonObject:
-    """An object without its namespace, unless the case's own object has one."""
-    written = (case.object or {}).get("metadata") or {}
-    obj: JsonObject = mutated or {}
-    rest = {key: value for key, value in obj["metadata"].items() if key != "namespace"}
-    place = {"namespace": written["namespace"]} if "namespace" in written else {}
-    return {**obj, "metadata": {**rest, **place}}
+        warned, audited = (
+            tuple(text.removeprefix(f"{one.rule}: ") for text, one in warnings(others[verdict], TEXT_LENGTH).items())
+            for verdict in ("warn", "audit")
+        )
+        refused = tuple(describe(alike).partition(" denied request: ")[2] for alike in refusals.values())
+        return {"Deny": refused, "Warn": warned, "Audit": audited}
 
 
 def request_of(case: Case, targets: Targets = plain) -> AdmissionRequest:
@@ -211,6 +199,11 @@ def request_of(case: Case, targets: Targets = plain) -> AdmissionRequest:
     kind, name = shown["kind"], str(shown["metadata"].get("name") or "")
     resource, scope = targets(group, kind)
     inside = case.namespace.name if scope == "Namespaced" else ""
+    place = {"namespace": inside} if inside else {}
+    obj, old = (
+        None if one is None else {**one, "metadata": {**one["metadata"], **place}}
+        for one in (case.object, case.old_object)
+    )
     return AdmissionRequest(
         uid="",
         kind=GroupVersionKind(group, version, kind),
@@ -219,8 +212,8 @@ def request_of(case: Case, targets: Targets = plain) -> AdmissionRequest:
         namespace=name if (group, kind) == ("", "Namespace") else inside,
         operation=case.operation,
         user_info=UserInfo(username=case.user.name, groups=(*case.user.groups, "system:authenticated")),
-        object=located(case.object, inside),
-        old_object=located(case.old_object, inside),
+        object=obj,
+        old_object=old,
     )
 
 
@@ -231,14 +224,6 @@ def facts_of(case: Case, request: AdmissionRequest, decisions: Decisions | None 
         labels = (request.old_object or request.object or {})["metadata"].get("labels") or {}
     name = request.namespace
     return StaticFacts(date.min, {name: {NAME_LABEL: name, **labels}} if name else {}, decisions=decisions)
-
-
-def located(obj: Mapping[str, Any] | None, namespace: str) -> JsonObject | None:
-    """A copy of an object in a namespace; unchanged if the namespace is empty."""
-    if obj is None:
-        return None
-    place = {"namespace": namespace} if namespace else {}
-    return {**obj, "metadata": {**obj["metadata"], **place}}
 
 
 def with_data(objects: Iterable[Mapping[str, Any]], params: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -6,14 +6,16 @@ import json
 from dataclasses import replace
 
 import pytest
+from support.policies.admissionpolicies import OBJECT, binding, inputs, validating
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations
 
+from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
 from policies.admissionpolicy.evaluation.validator import (
     NOTHING_FOUND,
     Finding,
     Result,
-    annotation_value,
     combined,
+    evaluate_policy,
     result_of,
 )
 from policies.kubernetes.release import RELEASES, Release
@@ -71,5 +73,8 @@ def test_the_status_of_a_finding_follows_from_its_reason() -> None:
 
 def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:
     """10 KiB stay; half a character is replaced."""
-    assert annotation_value("x" * 10240) == "x" * 10240
-    assert annotation_value("x" * 10239 + "\u00fc") == "x" * 10239 + "\ufffd"
+    compiled = validating(auditAnnotations=[{"key": "k", "valueExpression": "string(object.data.x)"}])
+    texts = ("x" * 10240, "x" * 10239 + "\u00fc")
+    given = (inputs(obj={**OBJECT, "data": {"x": text}}) for text in texts)
+    results = [evaluate_policy(compiled, [binding()], NO_PARAMETERS, each) for each in given]
+    assert [result.published["p/k"] for result in results] == [(texts[0],), ("x" * 10239 + "\ufffd",)]

@@ -38,7 +38,7 @@ from policies.objects.fieldpath import Pattern, parse
 from policies.objects.workload import PATCHES, STANDARD, Workload
 from policies.podspec import Accelerators
 from policies.tolerations import CPU_TAINT
-from policies.topology.annotation import ANNOTATIONS, GATE, MISSPELT, PREFIX, WORDS
+from policies.topology.placement import ANNOTATIONS, GATE, MISSPELT, PREFIX, WORDS
 from policies.topology.schemes import EXCLUSIVE, KUEUE, PLACES, POD_GROUP, QUEUE
 from policies.vocabulary import ALONE, CONCERNS
 

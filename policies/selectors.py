@@ -22,7 +22,7 @@ from policies.engine.violation import Violation
 from policies.objects.fieldpath import lookup, parse, render
 from policies.objects.workload import Workload
 from policies.podspec import PREFERRED, REQUIRED, node_demand, read_term
-from policies.topology.annotation import GANG
+from policies.topology.placement import GANG
 from policies.topology.topology import natural
 from policies.vocabulary import (
     ALL,

@@ -17,8 +17,8 @@ import msgspec
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject
 from policies.objects.workload import BUILT_IN, table
-from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.placement import GATE
 from policies.topology.placer.placer import Look, Placer
 from policies.topology.placer.state import Options
 from policies.topology.topology import BUILT_IN as TOPOLOGIES

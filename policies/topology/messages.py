@@ -17,11 +17,21 @@ from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, locate, render
 from policies.objects.workload import Workload
 from policies.podspec import node_demand
-from policies.topology.annotation import ANNOTATIONS, GATE, PREFERRED, PREFIX, REQUIRED, TOPOLOGY, WORDS
 from policies.topology.nodes.tree import flaws
-from policies.topology.placement import Placement
+from policies.topology.placement import (
+    ANNOTATIONS,
+    GATE,
+    PREFERRED,
+    PREFIX,
+    REQUIRED,
+    TOPOLOGY,
+    WORDS,
+    Placement,
+    alternatives,
+    clash,
+    meets,
+)
 from policies.topology.template import NO_ACCELERATOR, RULE, Annotation, Case, Template, as_warning, strays
-from policies.topology.term import alternatives, clash, meets
 from policies.topology.topology import Topology, level
 from policies.topology.way import Keeper
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from policies.engine import patch
 from policies.engine.facts import Facts, Node
-from policies.engine.request import AdmissionRequest, GroupVersionKind, is_owned
+from policies.engine.request import AdmissionRequest, GroupVersionKind, is_owned, mapping
 from policies.engine.rule import NO_MUTATION, Mutation
 from policies.engine.violation import WARNING_COUNT, Violation
 from policies.objects.fieldpath import parse, render
@@ -22,13 +22,11 @@ from policies.objects.workload import Workload
 from policies.podspec import READS as ACCELERATOR_READS
 from policies.podspec import Accelerators
 from policies.topology import messages, schemes, way
-from policies.topology import workload as scheduling
-from policies.topology.annotation import GATE
 from policies.topology.gang import Gang, GangKey, Member, excess, tiers
 from policies.topology.gang import member as demand_of
-from policies.topology.podcount import podcount
+from policies.topology.membership import podcount
+from policies.topology.placement import ANNOTATIONS, GANG, GATE, alternatives
 from policies.topology.template import RULE, Case, Options, Template, as_warning, is_gated, read
-from policies.topology.term import alternatives
 from policies.topology.topology import Catalog, Topology
 from policies.topology.way import Edit, FlavorsKey, Keeper
 
@@ -47,9 +45,10 @@ _POD = (
     *(f"spec.{containers}[*].ports" for containers in ("containers", "initContainers")),
 )
 _PARSED = tuple(map(parse, _POD))
+_KEPT = 256
 _WORKLOAD = (
     *("spec.suspend", "spec.selector", "spec.mlPolicy", "spec.completionMode", "spec.scheduling"),
-    *("spec.activeDeadlineSeconds", "spec.runPolicy", ".".join(scheduling.CONSTRAINTS)),
+    *("spec.activeDeadlineSeconds", "spec.runPolicy", ".".join(way.CONSTRAINTS)),
 )
 _JOB = ("metadata.annotations", "spec.activeDeadlineSeconds")
 # What says beside or above a template how many Pods there are of it.
@@ -57,7 +56,6 @@ _COUNTS = (
     *("completions", "groupName", "maxReplicas", "minReplicas", "name", "numOfHosts"),
     *("parallelism", "replicas", "size", "suspend"),
 )
-_KEPT = 256
 
 
 def reads(rows: Sequence[Workload]) -> frozenset[str]:
@@ -132,13 +130,13 @@ class TopologyPlacement:
 
     def mutate(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """Copy annotations to the templates, and gate new Pods. Raises Missing or FactUnavailable."""
-        if request.kind.group_kind == scheduling.POD_GROUP:
+        if request.kind.group_kind == way.POD_GROUP:
             return self._of_pod_group(request, facts)
         decision = self._decide(request, facts)
         if decision is None:
             return NO_MUTATION
         case, keepers = decision.case, decision.keepers
-        edits = [*decision.edits(case.templates), *way.names(case), *way.job_edits(case, keepers)]
+        edits = [*decision.edits(case.templates), *way.names(case), *_of_job(case, keepers)]
         is_told = case.is_created and not is_owned(case.obj)
         placed = [one.path for one in case.templates if is_told and one.is_placed and not one.is_default]
         ways = tuple(keepers[path].way or "none" for path in placed)
@@ -211,21 +209,34 @@ class TopologyPlacement:
     def _of_pod_group(self, request: AdmissionRequest, facts: Facts) -> Mutation:
         """The constraint of the Job for which a PodGroup is made, as the Job would get it."""
         obj = request.object
-        key = scheduling.job_of(obj, request.namespace) if obj is not None and request.operation == "CREATE" else None
+        key = way.job_of(obj, request.namespace) if obj is not None and request.operation == "CREATE" else None
         job = facts.look_up(key) if key is not None else {}
         if obj is None or not job:
             return NO_MUTATION
-        kind = GroupVersionKind(*scheduling.JOB_VERSION)
+        kind = GroupVersionKind(*way.JOB_VERSION)
         created = replace(request, kind=kind, object=job, old_object=None, operation="CREATE")
         case = read(created, self.catalog(facts), self.options, facts)
-        support = facts.look_up(scheduling.SupportKey())
+        support = facts.look_up(way.SupportKey())
         for template in case.templates if case is not None else ():
             if template.is_placed:
-                offer = scheduling.offer(template, scheduling.JOB, job, support, facts.nodes())
-                if offer.key:
-                    value = scheduling.constraints(offer.key)
-                    return Mutation(patch.put(obj, scheduling.CONSTRAINTS, value))
+                label, _ = way.offer(template, way.JOB, job, support, facts.nodes())
+                if label:
+                    return Mutation(patch.put(obj, way.CONSTRAINTS, way.constraints(label)))
         return NO_MUTATION
+
+
+def _of_job(case: Case, keepers: Mapping[str, Keeper]) -> Iterator[Edit]:
+    """The edits of a Job for Kubernetes' own scheduling: its constraint, which no update may clear.
+
+    A manifest that is applied again does not have it, so that it is put back as it was.
+    """
+    obj, old = case.obj, case.request.old_object
+    is_lost = mapping(obj, "spec").get("scheduling") is None and way.is_written(old)
+    for template in case.templates:
+        if key := keepers[template.path].key:
+            yield way.FIELD, way.scheduling(key)
+        elif template.is_placed and case.row.group_kind == way.JOB and not case.is_created and is_lost:
+            yield way.FIELD, mapping(mapping(old, "spec"), "scheduling")
 
 
 def _of_template(template: Template, case: Case) -> Iterator[Violation]:
@@ -240,7 +251,11 @@ def _of_template(template: Template, case: Case) -> Iterator[Violation]:
         yield from messages.changed(template)
     elif template.annotations.values != template.before.values and template.is_usable:
         before = case.previous(template)
-        if before is None or not template.is_same(before):
+        asked, was_asked = (
+            one and (one.topology, one.required, one.preferred, one.scheduler, one.handed) for one in (template, before)
+        )
+        # What asks for the same in other words changes nothing.
+        if before is None or asked != was_asked or not before.is_usable or template.topology is None:
             yield messages.fixed(kind, template)
 
 
@@ -275,12 +290,20 @@ def _unapplied(decision: _Decision) -> Iterator[Violation]:
     """What lacks the mutation: it was skipped, or another webhook undid it."""
     case = decision.case
     for template in case.templates:
-        if template.is_placed and (case.is_created or template.location):
-            edits = list(decision.edits((template,)))
-            if way.is_lacking(template, decision.keepers[template.path], edits):
-                lacking = messages.unapplied(template)
-                is_denied = case.options.unapplied == "deny" and template.is_new
-                yield lacking if is_denied else as_warning(lacking.warning, is_outcome=True)
+        if not (template.is_placed and (case.is_created or template.location)):
+            continue
+        kept = decision.keepers[template.path].way
+        if template.location or kept not in ("gate", "affinity"):
+            places = [location for location, _ in decision.edits((template,))]
+            is_lacking = any(place[-1] in ANNOTATIONS or place[-1] == "annotations" for place in places)
+        elif kept == "gate":
+            is_lacking = GATE not in template.gates
+        else:
+            is_lacking = GANG not in mapping(template.metadata, "labels")
+        if is_lacking:
+            lacking = messages.unapplied(template)
+            is_denied = case.options.unapplied == "deny" and template.is_new
+            yield lacking if is_denied else as_warning(lacking.warning, is_outcome=True)
 
 
 class _Shortages:
@@ -306,23 +329,20 @@ class _Shortages:
             self._known.clear()
         if not any(node.allocatable for node in nodes):
             return
-        for together in gangs(new):
-            gang = self._gang(together, case)
-            short = None if gang is None else self._shortfall(gang)
-            if short is not None:
-                yield Shortage(tuple(together), _problem(together[0], short), short.wider)
-
-    def _shortfall(self, gang: Gang) -> Shortfall | None:
         from policies.topology.choice import shortfall  # noqa: PLC0415 - loads numpy, which few writes need
         from policies.topology.nodes.inventory import inventory_of  # noqa: PLC0415 - as above
 
-        if self._inventory is None:
-            self._inventory = inventory_of(self._nodes)
-        if gang not in self._known:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[gang] = shortfall(self._inventory, gang)
-        return self._known[gang]
+        for templates in gangs(new):
+            gang = self._gang(templates, case)
+            if gang is None:
+                continue
+            self._inventory = self._inventory or inventory_of(self._nodes)
+            if gang not in self._known:
+                if len(self._known) >= _KEPT:
+                    self._known.clear()
+                self._known[gang] = shortfall(self._inventory, gang)
+            if (short := self._known[gang]) is not None:
+                yield Shortage(tuple(templates), _problem(templates[0], short), short.wider)
 
     def _gang(self, together: Sequence[Template], case: Case) -> Gang | None:
         """The gang of templates with one placement; None if its size or what it asks for is not known."""
@@ -356,12 +376,12 @@ class _Shortages:
         return Gang(key, topology.name, tiers(topology, *levels), tuple(members), wanted, preferred)
 
 
-def gangs(templates: Sequence[Template]) -> Iterator[list[Template]]:
+def gangs(templates: Sequence[Template]) -> list[list[Template]]:
     """The templates of the same whole placement together."""
     shared: dict[object, list[Template]] = {}
     for template in templates:
         shared.setdefault(template.whole, []).append(template)
-    yield from shared.values()
+    return list(shared.values())
 
 
 def _problem(template: Template, short: Shortfall) -> str:

@@ -22,8 +22,7 @@ from policies.engine.violation import WARNING_COUNT, Violation, quote
 from policies.kubernetes.spelling import closest
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, parse, render
 from policies.objects.workload import Workload
-from policies.topology.annotation import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY
-from policies.topology.placement import PlacementError
+from policies.topology.placement import ANNOTATIONS, PREFERRED, REQUIRED, TOPOLOGY, PlacementError
 from policies.topology.placement import parse as parse_placement
 from policies.topology.template import as_warning, places
 from policies.topology.topology import Catalog, Level, Topology

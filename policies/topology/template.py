@@ -7,7 +7,7 @@ in which Slurm chooses the Node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -32,10 +32,19 @@ from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import STANDARD, Shape, Workload
 from policies.podspec import Accelerators
-from policies.topology.annotation import ANNOTATIONS, GATE, MISSPELT, PREFIX, TOPOLOGY, WORDS
 from policies.topology.membership import owner
-from policies.topology.placement import Placement, PlacementError, parse
-from policies.topology.term import required_terms
+from policies.topology.placement import (
+    ANNOTATIONS,
+    GATE,
+    MISSPELT,
+    PREFIX,
+    TOPOLOGY,
+    WORDS,
+    Placement,
+    PlacementError,
+    alternatives,
+    parse,
+)
 from policies.topology.topology import Catalog, Level, Topology
 from policies.vocabulary import CLIQUE
 
@@ -310,13 +319,6 @@ class Template(Struct, frozen=True):
             return True
         return self.annotations.anything and (earlier.scheduler, earlier.handed) != (self.scheduler, self.handed)
 
-    def is_same(self, before: Template) -> bool:
-        """Whether two templates ask for the same placements of the same scheduler."""
-        asked, was_asked = (
-            (one.topology, one.required, one.preferred, one.scheduler, one.handed) for one in (self, before)
-        )
-        return asked == was_asked and self.is_usable and before.is_usable and self.topology is not None
-
 
 class Case(Struct, frozen=True):
     """A request that the rule is for. templates: those after it. may_change: whether their metadata may change.
@@ -337,8 +339,10 @@ class Case(Struct, frozen=True):
 
     def previous(self, template: Template) -> Template | None:
         """What the placement of a template was before an update; None for a new one."""
-        earlier = template.earlier
-        return None if earlier is None else _judged(replace(earlier, annotations=template.before), self)
+        earlier, before = template.earlier, template.before
+        if earlier is None:
+            return None
+        return replace(earlier, annotations=before, **_meaning(before, earlier.handed, self)._asdict())
 
 
 def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: Facts) -> Case | None:
@@ -365,17 +369,24 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
     default = _default(case)
     found, former = (tuple(templates(one, row, options.schedulers)) for one in (obj, old))
     now, at = _defaulted(found, default, former), {one.location: one for one in _defaulted(former, default)}
-    shared: dict[Any, Template] = {}  # most templates share the annotations of the workload
+    shared: dict[Any, _Meaning] = {}  # most templates share the annotations of the workload
     made = []
     for template, obstacle in zip(now, _obstacles(case, now), strict=True):
-        bare = _bare(template, at.get(template.location), obstacle, queued=queued)
+        earlier = at.get(template.location)
+        carries = _carried(template, earlier, copies=not obstacle and not queued)
+        annotations = Annotations(
+            *(
+                above if above is not None and value in (None, above.value) else own if value is not None else None
+                for own, above, value in zip(template.own, template.above, carries, strict=True)
+            )
+        )
         # Where they stand is in the words about them, and a scheduler that reads them itself takes fewer forms.
-        key = (*((one and (one.location, str(one.value))) for one in bare.annotations), bare.reader)
-        one = shared.get(key) or shared.setdefault(key, _judged(bare, case))
+        key = (*((one and (one.location, str(one.value))) for one in annotations), template.handed)
+        meaning = shared.get(key) or shared.setdefault(key, _meaning(annotations, template.handed, case))
         made.append(
             replace(
-                one, location=bare.location, value=bare.value, own=bare.own, above=bare.above, is_meant=bare.is_meant,
-                handed=bare.handed, earlier=bare.earlier, carries=bare.carries, obstacle=bare.obstacle,
+                template, annotations=annotations, carries=carries, earlier=earlier, obstacle=obstacle,
+                **meaning._asdict(),
             )
         )  # fmt: skip
     return replace(case, templates=tuple(made))
@@ -535,18 +546,6 @@ def _obstacles(case: Case, found: Sequence[Template]) -> Iterator[str]:
             yield "" if is_accelerated or template.is_meant else NO_ACCELERATOR
 
 
-def _bare(template: Template, earlier: Template | None, obstacle: str, *, queued: bool) -> Template:
-    """The template with the annotations that apply to it, without what these mean."""
-    made: list[Annotation | None] = []
-    carries = _carried(template, earlier, copies=not obstacle and not queued)
-    for own, above, value in zip(template.own, template.above, carries, strict=True):
-        if above is not None and value in (None, above.value):
-            made.append(above)
-        else:
-            made.append(own if value is not None else None)
-    return replace(template, annotations=Annotations(*made), carries=carries, earlier=earlier, obstacle=obstacle)
-
-
 def _carried(template: Template, earlier: Template | None, *, copies: bool) -> tuple[Any, ...]:
     """The values of the annotations that a template has after an update, see `carried`."""
     own, above = template.own.values, template.above.values
@@ -562,23 +561,30 @@ def _carried(template: Template, earlier: Template | None, *, copies: bool) -> t
     return values
 
 
-def _judged(bare: Template, case: Case) -> Template:
-    """The template with the topology and placements that its annotations name, or with violations."""
-    annotations = bare.annotations
+class _Meaning(NamedTuple):
+    """What annotations mean: fields of a template."""
+
+    violations: tuple[Violation, ...] = ()
+    topology: Topology | None = None
+    required: Placement | None = None
+    preferred: Placement | None = None
+    terms: Sequence[Term] = ()
+
+
+def _meaning(annotations: Annotations, handed: str, case: Case) -> _Meaning:
+    """The topology and placements that annotations name, or violations. handed: see `Template`."""
     given = [annotation for annotation in annotations if annotation is not None]
     malformed = [one for one in given if not isinstance(one.value, str)]
     if not given or malformed:
-        return replace(
-            bare, violations=tuple(_refusal(one, "is no string.", _UNUSABLE, "Quote the value.") for one in malformed)
-        )
+        return _Meaning(tuple(_refusal(one, "is no string.", _UNUSABLE, "Quote the value.") for one in malformed))
     named, names = annotations.topology, case.catalog.by_name
     if named is None:
         remedy = f"Add the annotation {TOPOLOGY}: NAME. {_known(list(names))}"
         summary = "A placement needs a topology."
-        refused = (_refusal(one, "is a level of no topology.", summary, remedy) for one in given)
-        return replace(bare, violations=tuple(refused))
+        return _Meaning(tuple(_refusal(one, "is a level of no topology.", summary, remedy) for one in given))
     violations: list[Violation] = []
-    made, topology = bare, case.catalog.find(named.value.strip())
+    topology, required, preferred = case.catalog.find(named.value.strip()), None, None
+    terms: Sequence[Term] = ()
     if topology is None:
         near, known = closest(named.value, names), _known(closest_first(named.value, names))
         problem = "is no known topology." if named.value.strip() else "is empty."
@@ -591,16 +597,15 @@ def _judged(bare: Template, case: Case) -> Template:
             refused_one = _not_more_specific(annotations.preferred, preferred.level, required.level, topology)
             is_warning = case.options.not_more_specific == "warn"
             violations.append(as_warning(refused_one.line) if is_warning else refused_one)
-        terms = required_terms(topology, required)
-        made = replace(bare, topology=topology, required=required, preferred=preferred, terms=terms)
-        violations += _for_reader(made, topology)
+        terms = alternatives(() if required is None else required.domains, topology.requirement)
+        placed = ((annotations.required, required), (annotations.preferred, preferred))
+        violations += _for_reader(placed if handed else (), topology, handed)
     # The author of a workload is not responsible for the configuration.
     told = violations if named.key else [as_warning(violation.line) for violation in violations]
-    return replace(made, violations=tuple(told))
+    return _Meaning(tuple(told), topology, required, preferred, terms)
 
 
 def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:
-    """The placement in an annotation. If it is invalid, adds a violation and returns None."""
     if annotation is None:
         return None
     try:
@@ -626,10 +631,13 @@ def _not_more_specific(
     return Violation(RULE, path, quote(name), problem, summary, f"  {topology.in_order}\n{advice}.")
 
 
-def _for_reader(template: Template, topology: Topology) -> Iterator[Violation]:
+def _for_reader(
+    placed: Iterable[tuple[Annotation | None, Placement | None]], topology: Topology, reader: str
+) -> Iterator[Violation]:
     """Refusals of what a scheduler that reads the annotations itself cannot read: domains, and unions of levels."""
-    reader = template.reader
-    for annotation, placement in template.placements if reader else ():
+    for annotation, placement in placed:
+        if annotation is None or placement is None:
+            continue
         level = placement.level
         if placement.is_named:
             problem = f"names a domain, which the scheduler cannot read ({reader})."

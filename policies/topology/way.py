@@ -2,35 +2,180 @@
 
 Where no gate can be used, Pod affinity keeps a gang together. The scheduler places one Pod after the other then, and
 the first one decides where all others have to fit. Kueue does not read the annotations of KAI: it chooses the domain
-when it admits a workload, and accepts one of its own annotations on a pod template. Sources: PodAffinityTerm in the
-Kubernetes API reference; the page "Topology Aware Scheduling" of Kueue's documentation, and the validation in its
-pkg/controller/jobframework.
+when it admits a workload, and accepts one of its own annotations on a pod template.
+
+Kubernetes' own workload scheduling places all Pods of a Job together. A domain of kube-scheduler is one value of one
+node label key, so that a constraint is the same as a placement only where the key's values are unique: superpod 1 of
+two fabrics would be one domain. From Kubernetes 1.37 on it stands in the Job; in 1.36 it is set on the PodGroup that is
+made for the Job, when that is created, as it is immutable.
+
+Sources: PodAffinityTerm in the Kubernetes API reference; the page "Topology Aware Scheduling" of Kueue's documentation,
+and the validation in its pkg/controller/jobframework; JobSchedulingConfiguration in the API of Kubernetes 1.37, and
+pkg/controller/job/job_scheduling_manager.go, for the Jobs that get a PodGroup with a gang.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Struct
 
 from policies import nvlink
+from policies.engine.facts import Node
 from policies.engine.interruption import FactUnavailable, Key
-from policies.engine.request import JsonObject, controller_reference, is_owned, mapping
+from policies.engine.request import JsonObject, as_map, controller_reference, is_owned, mapping
 from policies.engine.violation import Violation, quote
 from policies.kubernetes.name import matches_glob
+from policies.kubernetes.spelling import with_article
 from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
-from policies.topology import workload as scheduling
-from policies.topology.annotation import AFFINITY, ANNOTATIONS, GANG, GATE, WAY
+from policies.podspec import node_demand
 from policies.topology.membership import membership
+from policies.topology.placement import (
+    AFFINITY,
+    ANNOTATIONS,
+    GANG,
+    GATE,
+    WAY,
+    meets,
+    preferred_terms,
+    weights,
+    with_peers,
+    with_terms,
+)
 from policies.topology.template import USUAL, Annotation, Case, Template, Way, as_warning, carried
-from policies.topology.term import preferred_terms, weights, with_peers, with_terms
 from policies.topology.topology import Level, Topology, fnv1a_64
-from policies.topology.workload import SupportKey
 
 Edit = tuple[Location, Any]
 """A location and its new value; UNSET removes the value there."""
+
+ANNOTATION: Final = "cks-admission.dev/workload-scheduling"
+"""The annotation of the webhook configuration with what `manage` found out, as JSON."""
+
+GROUP: Final = "scheduling.k8s.io"
+POD_GROUP: Final = (GROUP, "PodGroup")
+JOB: Final = ("batch", "Job")
+JOB_VERSION: Final = ("batch", "v1", "Job")
+FIELD: Final = ("spec", "scheduling")
+"""The location of the constraint in a Job."""
+
+CONSTRAINTS: Final = ("spec", "schedulingConstraints")
+"""The location of the constraint in a PodGroup."""
+
+_DEFAULT_SCHEDULERS = ("", "default-scheduler")
+_ONLY_INDEXED = "Kubernetes 1.36 makes gangs only of Indexed Jobs with as many completions as Pods at a time"
+
+Form = Literal["", "Job", "PodGroup"]
+"""The kind whose spec takes a constraint: a Job from Kubernetes 1.37 on, in 1.36 the PodGroup that is made for it."""
+
+
+class Support(Struct, frozen=True):
+    """The form of a constraint that the cluster keeps; empty if it keeps none, and then the reason."""
+
+    form: Form = ""
+    reason: str = ""
+
+
+class SupportKey(Key[Support], Struct, frozen=True):
+    """The key of the cluster's support."""
+
+    UNKNOWN: ClassVar[str] = "it is not known yet whether the cluster schedules workloads by topology"
+
+    def failure(self, reason: str) -> Support | FactUnavailable:
+        """No support. A placement must not fail because of that: another way is taken."""
+        return Support(reason=f"{self.missing}: {reason}")
+
+
+class JobKey(Key[JsonObject], Struct, frozen=True):
+    """The key of a Job; its value is empty if it is gone, or another one by now."""
+
+    UNKNOWN: ClassVar[str] = "Job {0.namespace}/{0.name} is not known yet"
+    namespace: str
+    name: str
+    uid: str
+
+    def failure(self, reason: str) -> JsonObject | FactUnavailable:
+        """It could not be read: its PodGroup must not come to life without the constraint that the Job was told."""
+        return FactUnavailable(f"{self.missing}, and {reason}")
+
+
+def offer(
+    template: Template, group_kind: tuple[str, str], obj: JsonObject, support: Support, nodes: Iterable[Node]
+) -> tuple[str, str]:
+    """The node label key of a constraint that does what a placement asks for; empty if there is none, and then why.
+
+    It is for a new Job, or for a Pod in a PodGroup. nodes: all Nodes of the cluster; taints do not count, so that there
+    may be an obstacle more than necessary.
+    """
+    topology, required = template.topology, template.required
+    if obstacle := support.reason if not support.form else _obstacle(template, group_kind, obj, support):
+        return "", obstacle
+    if topology is None or required is None or not required.is_open:
+        return "", "no level is required"
+    level, name, demand = required.level, topology.called(required.level), node_demand(template.spec)
+    eligible = [
+        node.labels
+        for node in nodes
+        if any(key in node.labels for key in level.keys) and meets(node.labels, template.terms) and demand.allows(node)
+    ]
+    if not eligible:
+        return "", f"no Node that the Pods may run on has {with_article(name)}"
+    # The first key under which all Nodes have a value; each value has to be in one place.
+    common = next((key for key in level.keys if all(key in labels for labels in eligible)), "")
+    if not common:
+        return "", f"not all Nodes have the same label for {name}: {', '.join(level.keys)}"
+    places: dict[str, tuple[str | None, ...]] = {}
+    for labels in eligible:
+        value, place = labels[common], tuple(farther.value(labels) for farther in topology.above(level))
+        if places.setdefault(value, place) != place:
+            return "", f"{name} {value} is in several places; name the one around it"
+    return common, ""
+
+
+def scheduling(key: str) -> JsonObject:
+    """The value of `spec.scheduling` of a Job whose Pods all start in one domain of a key, or none of them."""
+    return {"schedulingPolicy": {"gang": {}}, "schedulingConstraints": constraints(key)}
+
+
+def constraints(key: str) -> JsonObject:
+    """The scheduling constraints of a gang that belongs in one domain of a key."""
+    return {"topology": [{"key": key}]}
+
+
+def is_written(job: JsonObject | None) -> bool:
+    """Whether a Job has a constraint as it is written here."""
+    written = mapping(mapping(mapping(job, "spec"), "scheduling"), "schedulingConstraints")
+    topology = written.get("topology")
+    keys = [as_map(one).get("key") for one in topology] if isinstance(topology, list) else []
+    return len(keys) == 1 and written == constraints(str(keys[0]))
+
+
+def job_of(pod_group: JsonObject, namespace: str) -> JobKey | None:
+    """The key of the Job for which a PodGroup is made, if it has no constraint of its own; None for others."""
+    reference = controller_reference(pod_group)
+    if reference is None or mapping(pod_group, "spec").get(CONSTRAINTS[1]) is not None:
+        return None
+    is_job = reference.get("kind") == "Job" and str(reference.get("apiVersion")).startswith("batch/")
+    return JobKey(namespace, str(reference.get("name")), str(reference.get("uid"))) if is_job else None
+
+
+def _obstacle(template: Template, group_kind: tuple[str, str], obj: JsonObject, support: Support) -> str:
+    """Why a constraint cannot be set for an object; empty if it can."""
+    spec, of_job = mapping(obj, "spec"), group_kind == JOB
+    parallelism = spec.get("parallelism")
+    says_itself = {"scheduling", "schedulingGroup"} & {*spec, *template.spec} and not is_written(obj)
+    is_indexed = spec.get("completionMode") == "Indexed" and spec.get("completions") == parallelism
+    obstacles = {
+        f"Kubernetes makes no gang of a {group_kind[1]}": not of_job and "schedulingGroup" not in spec,
+        "a preferred level is no part of Kubernetes' constraints": template.preferred is not None,
+        f"its scheduler is {template.scheduler}": template.scheduler not in _DEFAULT_SCHEDULERS,
+        "it says itself how it is scheduled": of_job and says_itself,
+        "it has one Pod at a time": of_job and (not isinstance(parallelism, int) or parallelism < 2),
+        _ONLY_INDEXED: of_job and support.form == "PodGroup" and not is_indexed,
+    }
+    return next((text for text, holds in obstacles.items() if holds), "")
+
 
 _KUEUE: Final = "kueue.x-k8s.io/"
 _KUEUE_REQUIRED, _KUEUE_PREFERRED = f"{_KUEUE}podset-required-topology", f"{_KUEUE}podset-preferred-topology"
@@ -87,11 +232,10 @@ def keeper(template: Template, case: Case) -> Keeper:
     reason = ""
     if case.options.schedules and "workload" in allowed and case.is_created:
         support, kind = facts.look_up(SupportKey()), request.kind.group_kind
-        offer = scheduling.offer(template, kind, case.obj, support, facts.nodes())
-        if offer.key:
-            is_due = support.form == "Job" and template.location and not scheduling.is_written(case.obj)
-            return Keeper("workload", key=offer.key if is_due else "")
-        reason = offer.obstacle
+        key, reason = offer(template, kind, case.obj, support, facts.nodes())
+        if key:
+            is_due = support.form == "Job" and template.location and not is_written(case.obj)
+            return Keeper("workload", key=key if is_due else "")
     return _keeper_of_one_by_one(template, case, allowed, reason)
 
 
@@ -168,20 +312,9 @@ def template_edits(template: Template, case: Case, kept: Keeper, *, never: bool)
         yield from (((*at, key), UNSET if value is None else value) for key, value in changed.items())
 
 
-def job_edits(case: Case, keepers: Mapping[str, Keeper]) -> Iterator[Edit]:
-    """The edits of a Job for Kubernetes' own scheduling: its constraint, which no update may clear."""
-    for template in case.templates:
-        if key := keepers[template.path].key:
-            yield scheduling.FIELD, scheduling.scheduling(key)
-        elif template.is_placed and case.row.group_kind == scheduling.JOB and not case.is_created:
-            value = scheduling.restored(case.obj, case.request.old_object)
-            if value is not None:
-                yield scheduling.FIELD, value
-
-
 def pod_edits(template: Template, case: Case, kept: Keeper) -> Iterator[Edit]:
     """The edits of a new Pod: a gate, or affinity where it goes another way."""
-    topology, nodes = template.topology, case.facts.nodes()
+    topology, nodes, request = template.topology, case.facts.nodes(), case.request
     if kept.way == "gate" and GATE not in template.gates:
         gates = template.spec.get("schedulingGates") or []
         if isinstance(gates, list):
@@ -197,33 +330,21 @@ def pod_edits(template: Template, case: Case, kept: Keeper) -> Iterator[Edit]:
     named = preferred_terms(topology, template.required, template.preferred)
     affinity = with_terms(own, [term for term in terms if term], named)
     if kept.way == "affinity":
-        label = gang_label(template, case)
+        # The gang's label: the same for Pods of one root, revision and placement, and for no others.
+        belongs, controller = membership(case.obj, request.namespace), controller_reference(case.obj)
+        root: tuple[str, ...] = (request.namespace, request.uid)
+        if belongs is not None:
+            key = belongs.key
+            root = (key.namespace, key.group, key.kind, key.name, key.part, belongs.revision)
+            if controller is not None and controller.get("name") == key.name:
+                root = (*root, str(controller.get("uid")))  # an object that was created again is another one
+        text = "\n".join((*root, *(str(value) for value in template.annotations.values)))
+        label = f"{fnv1a_64(text.encode()):x}"
         affinity = with_peers(affinity, *_peers(template, topology, label, labels))
         if mapping(template.metadata, "labels").get(GANG) != label:
             yield ("metadata", "labels", GANG), label
     if affinity != own:
         yield ("spec", "affinity"), affinity
-
-
-def gang_label(template: Template, case: Case) -> str:
-    """The value of GANG: the same for Pods of one root, revision and placement, and for no others."""
-    request = case.request
-    belongs, controller = membership(case.obj, request.namespace), controller_reference(case.obj)
-    root: tuple[str, ...] = (request.namespace, request.uid)
-    if belongs is not None:
-        key = belongs.key
-        root = (key.namespace, key.group, key.kind, key.name, key.part, belongs.revision)
-        if controller is not None and controller.get("name") == key.name:
-            root = (*root, str(controller.get("uid")))  # an object that was created again is another one
-    text = "\n".join((*root, *(str(value) for value in template.annotations.values)))
-    return f"{fnv1a_64(text.encode()):x}"
-
-
-def is_lacking(template: Template, kept: Keeper, edits: Sequence[Edit]) -> bool:
-    """Whether a new Pod or template lacks what the mutation adds, by the edits that it would make now."""
-    if template.location or kept.way not in ("gate", "affinity"):
-        return any(location[-1] in ANNOTATIONS or location[-1:] == ("annotations",) for location, _ in edits)
-    return GATE not in template.gates if kept.way == "gate" else GANG not in mapping(template.metadata, "labels")
 
 
 def names(case: Case) -> Iterator[Edit]:
@@ -235,11 +356,23 @@ def names(case: Case) -> Iterator[Edit]:
     found: dict[Location, list[str]] = {}
     handed: set[Location] = set()
     for template in case.templates:
-        if template.reader and template.is_usable:
-            is_handed = case.may_change and template.earlier is not None and not template.earlier.handed
-            for location, name in _full_names(template):
-                found.setdefault(location, []).append(name)
-                handed |= {location} if is_handed else set()
+        topology = template.topology
+        if topology is None or not (template.reader and template.is_usable):
+            continue
+        named: list[tuple[Annotation | None, str]] = [(template.annotations.topology, topology.name)]
+        for placed, placement in template.placements:
+            level = placement.level
+            named.append((placed, level.alias if placed.value == level.alias else level.name))
+        locations = [
+            (one.location, name)
+            for annotation, name in named
+            for one in (annotation, *template.own)  # a template may repeat what stands around it
+            if annotation and one and one.key and (one.key, one.value) == (annotation.key, annotation.value)
+        ]
+        for location, name in locations:
+            found.setdefault(location, []).append(name)
+        if case.may_change and template.earlier is not None and not template.earlier.handed:
+            handed |= {location for location, _ in locations}
     for location, (name, *others) in found.items():
         present, before = lookup(case.obj, location), lookup(case.request.old_object, location)
         if any(other != name for other in others) or present in (name, None):
@@ -311,21 +444,6 @@ def _kueues_annotations(template: Template, case: Case, kept: Keeper) -> dict[st
         was = (earlier.annotation(name), was_above) if earlier is not None else None
         made[name] = carried(template.annotation(name), above, was, copies=copies)
     return made
-
-
-def _full_names(template: Template) -> Iterator[tuple[Location, str]]:
-    """The locations of a template's annotations, with the values that its scheduler understands."""
-    topology = template.topology
-    if topology is None:
-        return
-    named: list[tuple[Annotation | None, str]] = [(template.annotations.topology, topology.name)]
-    for placed, placement in template.placements:
-        level = placement.level
-        named.append((placed, level.alias if placed.value == level.alias else level.name))
-    for annotation, name in named:
-        for one in (annotation, *template.own):  # a template may repeat what stands around it
-            if annotation and one and one.key and (one.key, one.value) == (annotation.key, annotation.value):
-                yield one.location, name
 
 
 def _peers(

@@ -14,7 +14,7 @@ import yaml
 from chart import rendering, valuesschema, valuestable
 from chart.rendering import CHART
 from policies.objects.workload import BUILT_IN, SHIPPED, Workload
-from policies.topology.podcount import ROOT_KINDS
+from policies.topology.membership import ROOT_KINDS
 from webhook.cli import options
 from webhook.cli.output import to_yaml
 from webhook.configuration.rulesettings import written

@@ -10,7 +10,7 @@ import pytest
 from chart.rendering import render
 
 from cluster.apicalls import Caller
-from policies.topology.annotation import GATE, PLACEMENT
+from policies.topology.placement import GATE, PLACEMENT
 from webhook.cluster.placer.gatekeeper import CHANGED
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from cluster import workloads
 from cluster.placements import MUST, annotated
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane

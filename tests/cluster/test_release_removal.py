@@ -12,7 +12,7 @@ from cluster import load
 from cluster.polling import wait_for
 from cluster.release import CHART, NAME, NAMESPACE, Release
 from cluster.rights import Right, used
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 
 if TYPE_CHECKING:
     from pathlib import Path

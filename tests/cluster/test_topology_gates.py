@@ -13,7 +13,7 @@ from support.service.commands import run
 from cluster import placers, workloads, yards
 from cluster.apicalls import Caller
 from cluster.polling import NotYet
-from policies.topology.annotation import GATE, PLACEMENT
+from policies.topology.placement import GATE, PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,7 +11,7 @@ from cluster import placements
 from cluster.placements import REQUIRED, annotated, answer_of, rolled, scheduled
 from cluster.polling import NotYet
 from cluster.topologynodes import HERE, NODES
-from policies.topology.annotation import PLACEMENT
+from policies.topology.placement import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from cluster.placements import (
 )
 from cluster.polling import NotYet
 from cluster.topologynodes import BACKEND, IB, NODES, RACK
-from policies.topology.annotation import PLACEMENT
+from policies.topology.placement import PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,7 @@ from cluster.placements import REQUIRED, annotated
 from cluster.polling import NotYet
 from cluster.service import Service, registered
 from cluster.topologynodes import HERE, RACK, SETTINGS, TAINT
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

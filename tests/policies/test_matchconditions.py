@@ -38,7 +38,7 @@ from policies.matchconditions import (
 from policies.objects.fieldpath import Pattern, locate, parse, render
 from policies.objects.workload import HISTORIES, workload
 from policies.podspec import Accelerators
-from policies.topology.annotation import ANNOTATIONS
+from policies.topology.placement import ANNOTATIONS
 
 _SHIPPED = (*EXCEPTIONS, organization("a1b2c3"))
 _HOSTILE = ["it's", "a\\", "\\'", '"', "') || true || ('", "a|b", "(", "[x]", "a\nb", "${x}", "größe", "\x00", "//"]

@@ -20,7 +20,7 @@ from policies.engine.rule import NO_MUTATION
 from policies.matchconditions import topology_is_mentioned
 from policies.objects.fieldpath import Pattern, Wildcard, render
 from policies.objects.workload import PATCHES, STANDARD, Workload, workload
-from policies.topology.annotation import ANNOTATIONS
+from policies.topology.placement import ANNOTATIONS
 from policies.topology.rule import TopologyPlacement
 from policies.topology.schemes import is_mentioned
 from policies.topology.template import Options, mentions

@@ -11,8 +11,8 @@ from support.service.processes import Service, replace
 from support.service.reviews import RESERVED, body
 
 from certs.authority import new_authority
-from policies.topology.annotation import TOPOLOGY
 from policies.topology.objects import KAI
+from policies.topology.placement import TOPOLOGY
 
 
 async def _allowed(service: Service) -> bool:

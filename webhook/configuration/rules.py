@@ -23,7 +23,7 @@ from policies.topology import messages, objects, rule, schemes
 from policies.topology.template import Default, Options, Permission, Schedulers
 from policies.topology.topology import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.topology import Catalog, shortened
-from policies.topology.workload import GROUP
+from policies.topology.way import GROUP
 from policies.vocabulary import OLD_TYPE, RESERVED
 from webhook import refused
 from webhook.configuration.fields import Selector

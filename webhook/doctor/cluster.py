@@ -13,7 +13,7 @@ from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
 from policies.topology.nodes.tree import Machine, best_topology, present, suited
 from policies.topology.topology import Catalog, Level, Topology
-from policies.topology.workload import ANNOTATION, Support
+from policies.topology.way import ANNOTATION, Support
 from policies.vocabulary import HOSTNAME
 from webhook.cluster.api.objects import DEVICE_GROUP, DEVICE_VERSIONS
 from webhook.configuration import rules

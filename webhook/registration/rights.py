@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from policies import nodepool
 from policies.objects.workload import BUILT_IN, plural
+from policies.topology.membership import ROOT_KINDS
 from policies.topology.objects import KINDS, KUEUE
-from policies.topology.podcount import ROOT_KINDS
-from policies.topology.workload import GROUP
+from policies.topology.way import GROUP
 from webhook.audit.reports import FORMS
 from webhook.configuration import roles, rules
 from webhook.configuration.settings import Settings

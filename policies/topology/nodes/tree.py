@@ -27,7 +27,7 @@ from policies.topology.nodes.manifest import (
     obstacles,
     requests,
 )
-from policies.topology.term import alternatives, meets
+from policies.topology.placement import alternatives, meets
 from policies.topology.topology import Level, Topology, natural
 from policies.vocabulary import BACKEND, FLAVOR, HOSTNAME, IB, REGION, ZONE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,10 +16,22 @@ from policies import nvlink, podspec
 from policies.engine.match import EVERYTHING, SelectorRequirement, Term
 from policies.engine.request import JsonObject, as_map, mapping
 from policies.engine.violation import listed
-from policies.topology.annotation import ANNOTATIONS, GATE, PLACEMENT, PREFERRED, REQUIRED, TOPOLOGY
 from policies.topology.gang import Address, tiers
-from policies.topology.placement import Domain, Placement, PlacementError, parse
-from policies.topology.term import alternatives, meets, to_json, with_terms
+from policies.topology.placement import (
+    GATE,
+    PLACEMENT,
+    PREFERRED,
+    REQUIRED,
+    TOPOLOGY,
+    Domain,
+    Placement,
+    PlacementError,
+    alternatives,
+    meets,
+    parse,
+    to_json,
+    with_terms,
+)
 from policies.topology.topology import Catalog, Level, Topology, natural
 from policies.vocabulary import HOSTNAME
 
@@ -51,13 +63,6 @@ def spread(domains: Iterable[Address]) -> str:
 
 
 _WEIGHT = 100
-
-
-def placement_of(template: Any) -> tuple[tuple[str, str], ...]:
-    """The annotations of the placement that a Pod or a template carries, in order; empty without any."""
-    written = mapping(as_map(template), "metadata")
-    annotations = mapping(written, "annotations")
-    return tuple((key, str(annotations[key])) for key in ANNOTATIONS if key in annotations)
 
 
 class Goal(Struct, frozen=True):

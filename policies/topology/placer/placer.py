@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from policies.engine.request import controller_reference, mapping
 from policies.nvlink import NVL_DOMAIN
-from policies.topology.annotation import GATE
 from policies.topology.choice import Placing, Search, Terms, choose, taken
 from policies.topology.gang import Member
 from policies.topology.nodes.inventory import Mask, PodKey
+from policies.topology.placement import GATE
 from policies.topology.placer.opening import Goal, Opening, Seat, counted, size, spread, words
 from policies.topology.placer.readiness import Attempt, Fitting, Readiness, demand, least, missing
 from policies.topology.placer.state import Gang, State

@@ -13,15 +13,15 @@ from msgspec.structs import replace
 
 from policies.cached import cached_property
 from policies.engine.request import mapping
-from policies.topology.annotation import GATE
 from policies.topology.choice import Ground, Placing, Search, Terms, choose
 from policies.topology.gang import Gang as Demand
 from policies.topology.gang import Member, excess, member
+from policies.topology.membership import ROOT_KINDS, Need, needs, placement_of
 from policies.topology.nodes.inventory import ANYWHERE, Integers, Mask, PodKey
 from policies.topology.pack import Crowd, is_safe
-from policies.topology.placer.opening import Goal, counted, placement_of
+from policies.topology.placement import GATE
+from policies.topology.placer.opening import Goal, counted
 from policies.topology.placer.state import Gang, Group, Pod, State
-from policies.topology.podcount import ROOT_KINDS, Need, needs
 
 UNSEEN_SECONDS: Final = 15.0
 """How long a root of a known kind may take to be seen after its last Pod; then its Pods are all that there are."""

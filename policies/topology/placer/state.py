@@ -18,14 +18,13 @@ from policies.engine.request import JsonObject, controller_reference, is_being_d
 from policies.nvlink import domain
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
-from policies.topology.annotation import GATE, PLACEMENT
+from policies.topology.choice import Layouts
 from policies.topology.gang import GangKey, Member, member
-from policies.topology.layout import Layouts
-from policies.topology.membership import identity, membership
+from policies.topology.membership import STAGED, identity, membership, placement_of
 from policies.topology.nodes.inventory import Integers, Inventory, PodKey
 from policies.topology.nodes.manifest import Amounts, NodeManifest, PodManifest, requests, seconds
-from policies.topology.placer.opening import Goal, goal, is_fixed, packed, placement_of
-from policies.topology.podcount import STAGED
+from policies.topology.placement import GATE, PLACEMENT
+from policies.topology.placer.opening import Goal, goal, is_fixed, packed
 from policies.topology.topology import Catalog
 from policies.vocabulary import CLIQUE, HOSTNAME
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.engine.match import SelectorRequirement
-from policies.topology.placement import Domain, Placement, PlacementError, parse
-from policies.topology.term import required_terms
+from policies.topology.placement import Domain, Placement, PlacementError, alternatives, parse
 from policies.topology.topology import BUILT_IN, Topology, level
 
 _TOPOLOGIES = {each.name: each for each in BUILT_IN}
@@ -49,7 +48,7 @@ def test_values_that_are_too_long() -> None:
     topology = _TOPOLOGIES["topograph"]
     domains = parse(f"leaf={'a' * 69}", topology).domains
 
-    assert required_terms(topology, Placement(domains)) == (
+    assert alternatives(domains, topology.requirement) == (
         (SelectorRequirement("network.topology.nvidia.com/leaf", "In", ("x65863cd5b882ce8",)),),
     )
 

@@ -12,8 +12,7 @@ from support.gangs.world import required
 from support.tables import rows
 
 from policies.objects.fieldpath import locate, parse
-from policies.topology.placer.opening import placement_of
-from policies.topology.podcount import ROOT_KINDS, STAGED, Need, due, needs, podcount
+from policies.topology.membership import ROOT_KINDS, STAGED, Need, due, needs, placement_of, podcount
 
 _CASES = yaml.safe_load((Path(__file__).parent / "podcount.yaml").read_text(encoding="utf-8"))
 

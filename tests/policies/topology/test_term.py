@@ -12,10 +12,11 @@ import pytest
 from support.tables import rows
 
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement, Term
-from policies.topology.placement import Domain, parse
-from policies.topology.term import (
+from policies.topology.placement import (
+    Domain,
     alternatives,
     old_names,
+    parse,
     preferred_terms,
     with_peers,
     with_terms,

@@ -14,8 +14,7 @@ from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.rule import TopologyPlacement
 from policies.topology.template import Options, Permission, Way
 from policies.topology.topology import BUILT_IN, Catalog
-from policies.topology.way import FlavorsKey
-from policies.topology.workload import Form, JobKey, Support, SupportKey, constraints
+from policies.topology.way import FlavorsKey, Form, JobKey, Support, SupportKey, constraints
 from policies.vocabulary import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"

@@ -13,10 +13,9 @@ from support.tables import rows
 from policies.engine.facts import Node
 from policies.topology.template import Options, Template, read
 from policies.topology.topology import BUILT_IN, Catalog
-from policies.topology.workload import (
+from policies.topology.way import (
     Form,
     JobKey,
-    Offer,
     Support,
     constraints,
     job_of,
@@ -60,14 +59,14 @@ def _template(obj: Json) -> Template:
     return case.templates[0]
 
 
-def _offer(obj: Json, nodes: Sequence[Node] = _NODES, form: Form = "Job") -> Offer:
+def _offer(obj: Json, nodes: Sequence[Node] = _NODES, form: Form = "Job") -> tuple[str, str]:
     group = str(obj["apiVersion"]).rpartition("/")[0]
     return offer(_template(obj), (group, obj["kind"]), obj, Support(form), nodes)
 
 
 def test_a_level_with_one_key_and_unique_values_is_a_template() -> None:
     """A required rack, where racks are numbered through, becomes the constraint on the key of racks in both forms."""
-    assert _offer(_job()) == _offer(_job(), form="PodGroup") == Offer(_RACK)
+    assert _offer(_job()) == _offer(_job(), form="PodGroup") == (_RACK, "")
     assert scheduling(_RACK) == {
         "schedulingPolicy": {"gang": {}},
         "schedulingConstraints": {"topology": [{"key": _RACK}]},
@@ -76,11 +75,11 @@ def test_a_level_with_one_key_and_unique_values_is_a_template() -> None:
 
 def test_a_value_in_two_places_is_no_domain() -> None:
     """Superpod 1 of two fabrics would be one domain: no constraint, unless the placement or the template names one."""
-    obstacle = Offer(obstacle="superpod 1 is in several places; name the one around it")
+    obstacle = ("", "superpod 1 is in several places; name the one around it")
     pinned = merged(_job("superpod"), {"spec": {"template": {"spec": {"nodeSelector": {f"{_BACKEND}/fabric": "f1"}}}}})
 
     assert _offer(_job("superpod")) == obstacle
-    assert _offer(_job("fabric=f1,superpod")) == _offer(pinned) == Offer(_SUPERPOD)
+    assert _offer(_job("fabric=f1,superpod")) == _offer(pinned) == (_SUPERPOD, "")
 
 
 def test_nodes_with_an_older_key_only_are_another_domain() -> None:
@@ -88,11 +87,10 @@ def test_nodes_with_an_older_key_only_are_another_domain() -> None:
     old = _node("d", fabric="f3", ib="9")
     one = [_node("e", superpod="1"), Node("f", {_SUPERPOD: "2", f"{_IB}/superpod": "2"})]
 
-    assert _offer(_job("superpod"), [_NODES[0], old]) == Offer(
-        obstacle=f"not all Nodes have the same label for superpod: {_SUPERPOD}, {_IB}/superpod"
-    )
-    assert _offer(_job("superpod"), [old]) == Offer(f"{_IB}/superpod")
-    assert _offer(_job("superpod"), one) == Offer(_SUPERPOD)
+    obstacle = f"not all Nodes have the same label for superpod: {_SUPERPOD}, {_IB}/superpod"
+    assert _offer(_job("superpod"), [_NODES[0], old]) == ("", obstacle)
+    assert _offer(_job("superpod"), [old]) == (f"{_IB}/superpod", "")
+    assert _offer(_job("superpod"), one) == (_SUPERPOD, "")
 
 
 def test_the_requirement_of_a_topology_counts() -> None:
@@ -103,7 +101,7 @@ def test_the_requirement_of_a_topology_counts() -> None:
     ]
     job = merged(_job("superpod"), {"metadata": {"annotations": {_TOPOLOGY: "coreweave-infiniband"}}})
 
-    assert _offer(job, nodes) == Offer(_SUPERPOD)
+    assert _offer(job, nodes) == (_SUPERPOD, "")
 
 
 @rows(__file__, "obstacles")
@@ -111,8 +109,8 @@ def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacl
     """A Job of which Kubernetes makes no gang, or not with this constraint, gets none, with the reason."""
     made = _offer(merged(_job(), change), form=form)
 
-    assert made.obstacle.startswith(obstacle)
-    assert bool(made.key) is not bool(obstacle)
+    assert made[1].startswith(obstacle)
+    assert bool(made[0]) is not bool(obstacle)
 
 
 def test_the_job_of_a_pod_group() -> None:
@@ -143,6 +141,6 @@ def test_a_constraint_means_the_domain_of_the_placement(places: Any, level: str,
     made = _offer(_job(level), nodes)
     random.shuffle(nodes)
 
-    assert bool(made.key) is (len(domains) == len(values))
-    assert _offer(_job(level), nodes).key == made.key
-    assert constraints(made.key) == {"topology": [{"key": made.key}]}
+    assert bool(made[0]) is (len(domains) == len(values))
+    assert _offer(_job(level), nodes)[0] == made[0]
+    assert constraints(made[0]) == {"topology": [{"key": made[0]}]}

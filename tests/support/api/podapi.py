@@ -11,7 +11,7 @@ from support.api.fakeapi import Json, _respond, status
 from support.api.guardedapi import GuardedApi
 from support.gangs.world import RACK, World
 
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 from webhook.cluster.placer.gatekeeper import CHANGED
 
 NODES, PODS, JOBS = "/api/v1/nodes", "/api/v1/pods", "/apis/batch/v1/jobs"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from policies.engine.facts import Node, Taint
-from policies.topology.choice import Ground
-from policies.topology.layout import Layouts
+from policies.topology.choice import Ground, Layouts
 from policies.topology.nodes.inventory import Inventory, Standing
 from policies.topology.nodes.manifest import Amounts, lasting, obstacles
 

@@ -10,7 +10,7 @@ from typing import Any
 import jsonpatch
 from support.gangs.world import BACKEND, GPU, HOST, RACK, World, required
 
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 from policies.topology.placer.placer import Look
 
 Json = dict[str, Any]

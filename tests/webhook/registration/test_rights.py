@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies.objects.workload import BUILT_IN
-from policies.topology.podcount import ROOT_KINDS
+from policies.topology.membership import ROOT_KINDS
 from webhook.configuration.settings import Settings
 from webhook.registration.rights import Right, needed, needed_by_audit, placer
 

@@ -16,15 +16,13 @@ from policies.engine.request import AdmissionRequest, UserInfo, is_being_deleted
 from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import render
 from policies.podspec import node_demand
-from policies.topology.annotation import ANNOTATIONS, GATE
 from policies.topology.nodes.tree import Count, Machine, path
 from policies.topology.nodes.tree import Path as Domain
 from policies.topology.nodes.tree import count as count_of
-from policies.topology.placement import Placement
+from policies.topology.placement import ANNOTATIONS, GATE, Placement, meets
 from policies.topology.rule import RULE, Explained, TopologyPlacement
 from policies.topology.schemes import Judge, Mention, mentions
 from policies.topology.template import Template
-from policies.topology.term import meets
 from policies.topology.topology import Level, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import reading

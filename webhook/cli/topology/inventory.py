@@ -20,12 +20,11 @@ from policies import nodepool
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.spelling import closest, closest_first
-from policies.topology.annotation import TOPOLOGY
 from policies.topology.gang import GangKey
-from policies.topology.membership import identity
+from policies.topology.membership import ROOT_KINDS, identity
 from policies.topology.nodes.manifest import NodeManifest, PodManifest, allocatable
 from policies.topology.nodes.tree import Machine, machines
-from policies.topology.podcount import ROOT_KINDS
+from policies.topology.placement import TOPOLOGY
 from policies.topology.topology import Catalog, Topology
 from webhook.cli import options
 from webhook.cli.exits import InputError, reading

@@ -14,10 +14,9 @@ from msgspec import Struct
 
 from policies.engine.request import JsonObject, as_map, mapping
 from policies.objects.fieldpath import lookup
-from policies.topology.annotation import GATE
-from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
+from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET, podcount
 from policies.topology.nodes.manifest import PodManifest
-from policies.topology.podcount import podcount
+from policies.topology.placement import GATE
 from policies.topology.rule import Explained, gangs
 from policies.topology.template import Template
 from policies.vocabulary import HOSTNAME

@@ -17,8 +17,7 @@ from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.kubernetes.name import is_dns_label
 from policies.topology.topology import Topology
-from policies.topology.way import FlavorsKey
-from policies.topology.workload import JobKey, SupportKey
+from policies.topology.way import FlavorsKey, JobKey, SupportKey
 from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError

@@ -16,10 +16,9 @@ import structlog
 
 from policies.engine.interruption import FactUnavailable
 from policies.engine.request import JsonObject, mapping
-from policies.topology import workload
+from policies.topology import way
 from policies.topology.objects import KUEUE
-from policies.topology.way import FlavorsKey
-from policies.topology.workload import ANNOTATION, GROUP, JobKey, Support
+from policies.topology.way import ANNOTATION, GROUP, FlavorsKey, JobKey, Support
 from policies.vocabulary import HOSTNAME
 from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, fetch, listed, merge, named, send
 from webhook.cluster.api.clock import Clock
@@ -49,7 +48,7 @@ async def probed(api: ApiClient, namespace: str) -> Support:
     version = next((one for one in (_IN_1_36, "v1beta1", "v1alpha3") if one in served), "")
     if not version:
         return Support(reason=f"the API server serves no PodGroups of {GROUP}: {_REMEDY}, and serve the API")
-    constraints = workload.constraints(HOSTNAME)
+    constraints = way.constraints(HOSTNAME)
     group = {"schedulingPolicy": {"gang": {"minCount": 1}}, "schedulingConstraints": constraints}
     kept = await _dry_run(api, f"{GROUP}/{version}", "PodGroup", namespace, group)
     if kept.get("schedulingConstraints") != constraints:
@@ -58,7 +57,7 @@ async def probed(api: ApiClient, namespace: str) -> Support:
         return Support("PodGroup")
     container = {"name": "probe", "image": "probe"}
     pods = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    job = {"suspend": True, "template": pods, "scheduling": workload.scheduling(HOSTNAME)}
+    job = {"suspend": True, "template": pods, "scheduling": way.scheduling(HOSTNAME)}
     kept = await _dry_run(api, "batch/v1", "Job", namespace, job)
     if mapping(kept, "scheduling").get("schedulingConstraints") != constraints:
         return Support(reason=f"the API server drops spec.scheduling of Jobs: {_REMEDY}")

@@ -14,8 +14,8 @@ from policies.engine.request import JsonObject, Owner, mapping
 from policies.engine.violation import listed
 from policies.objects.workload import BUILT_IN, Workload
 from policies.topology import schemes
-from policies.topology.annotation import TOPOLOGY
 from policies.topology.membership import membership
+from policies.topology.placement import TOPOLOGY
 from webhook.cluster.api.call import UNREADABLE, ApiClient, Page, named, pages, resource_path
 from webhook.cluster.api.discovery import ServedResource, places
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError

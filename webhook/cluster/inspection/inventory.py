@@ -12,9 +12,9 @@ import msgspec
 from policies.engine.request import JsonObject
 from policies.objects.workload import plural
 from policies.topology import objects
+from policies.topology.membership import ROOT_KINDS
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
 from policies.topology.objects import GROUPS, KINDS, TopologyError
-from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import UNREADABLE, ApiClient, pages
 from webhook.cluster.api.discovery import places

@@ -10,9 +10,9 @@ import msgspec
 import structlog
 
 from policies.objects.workload import BUILT_IN
+from policies.topology.membership import ROOT_KINDS
 from policies.topology.placer.placer import Placer
 from policies.topology.placer.state import Options
-from policies.topology.podcount import ROOT_KINDS
 from policies.topology.topology import Catalog, Topology
 from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock

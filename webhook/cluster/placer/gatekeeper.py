@@ -18,7 +18,7 @@ import structlog
 from msgspec.structs import replace
 
 from policies.engine.request import mapping
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 from policies.topology.placer.opening import Opening
 from policies.topology.placer.placer import Look, Notice, Placed, Waiting
 from policies.topology.placer.placer import Subject as About

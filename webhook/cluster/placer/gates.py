@@ -6,8 +6,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Final, NamedTuple, NoReturn
 
-from policies.topology.annotation import GATE
 from policies.topology.nodes.manifest import seconds
+from policies.topology.placement import GATE
 from webhook.cluster.api.call import ApiClient, Call, decoded, fetch, one, pages, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from policies.engine.request import JsonObject
-from policies.topology.annotation import TOPOLOGY
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
+from policies.topology.placement import TOPOLOGY
 from webhook.cluster.api.objects import FollowedResource, Object
 
 MENTION = TOPOLOGY.encode()

@@ -15,8 +15,8 @@ from policies.engine.interruption import Missing
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, mapping
 from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
-from policies.topology.annotation import PLACEMENT
 from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
+from policies.topology.placement import PLACEMENT
 from policies.topology.rule import RULE as TOPOLOGY
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import Call, Connection, decoded, fetch, one, pages, resource_path

@@ -8,8 +8,8 @@ import jsonpatch
 import pytest
 from support.gangs.world import HOST, required
 
-from policies.topology.annotation import GATE, PLACEMENT
 from policies.topology.gang import Address, Step
+from policies.topology.placement import GATE, PLACEMENT
 from policies.topology.placer.opening import Goal, Seat, goal, is_fixed, packed, patch
 from policies.topology.topology import BUILT_IN, Catalog
 

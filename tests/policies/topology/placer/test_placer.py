@@ -10,7 +10,7 @@ from typing import Any
 from support.gangs.world import BACKEND, HOST, NOW, RACK, World, required
 
 from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.topology.annotation import GATE, PLACEMENT
+from policies.topology.placement import GATE, PLACEMENT
 from policies.topology.placer.placer import Notice, Placed, Subject
 from policies.topology.topology import BUILT_IN, Catalog, Topology, level
 

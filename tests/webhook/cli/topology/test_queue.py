@@ -15,7 +15,7 @@ from support.gangs.world import World, required
 from support.service.commands import run
 from support.service.installation import write_kubeconfig
 
-from policies.topology.annotation import GATE
+from policies.topology.placement import GATE
 
 
 @pytest.fixture

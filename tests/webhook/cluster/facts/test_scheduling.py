@@ -11,8 +11,7 @@ from support.api.fakeapi import MUTATING, FakeApi, named, status
 from support.service.servers import leader
 
 from policies.engine.interruption import FactUnavailable
-from policies.topology.way import FlavorsKey
-from policies.topology.workload import Form, JobKey, Support, constraints, scheduling
+from policies.topology.way import FlavorsKey, Form, JobKey, Support, constraints, scheduling
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from webhook.cli.topology import explain, place, tree
+from webhook.cli.topology import gangs, tree
 
 
 @click.group("topology")
@@ -13,13 +13,7 @@ def command() -> None:
 
 
 for verb in (
-    tree.list_command,
-    tree.show_command,
-    explain.command,
-    place.command,
-    place.queue_command,
-    place.release_command,
-    tree.tree_command,
+    tree.list_command, tree.show_command, gangs.explain, gangs.place, gangs.queue, gangs.release, tree.tree_command,
     tree.doctor_command,
-):
+):  # fmt: skip
     command.add_command(verb)

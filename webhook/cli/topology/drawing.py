@@ -8,79 +8,75 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import NamedTuple
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from policies.engine.violation import listed, printable
 from policies.topology.nodes.tree import Branch, Count, Machine, count, line
 from policies.topology.topology import Topology
 from webhook.cli.output import counted, style
 
-USED, FREE, UNAVAILABLE = "█", "░", "x"
+_SIGNS = {"█": ("blue", "used"), "░": ("green", "free"), "x": ("yellow", "on Nodes that take no Pods")}
 _BAR = 8
 # So many Nodes are shown one by one wherever they are; of more, those that are alike share a line.
 _APART = 8
 _ALIKE = 3
 _NODES_NAMED = 3
-_COLOURS = {USED: "blue", FREE: "green", UNAVAILABLE: "yellow"}
 
 
-class _Row(Struct, frozen=True):
-    drawing: str
-    label: str
-    count: Count
-    note: str = ""
-    is_machine: bool = False
+_Line = tuple[str, str, bool, Count, str]
+"""The drawing before a label, the label, whether it names Nodes, what is there, and a note."""
 
 
 def text(root: Branch, topology: Topology) -> Iterator[str]:
     """The lines: one for each domain and each Node, under a head, and what the bars mean."""
-    rows = [_Row("", f"topology {topology.name}", root.count), *_below(root, topology, "")]
     known = root.count.free is not None
+    rows: list[_Line] = [("", f"topology {topology.name}", False, root.count, ""), *_below(root, topology, "")]
     heads = ["NODES", *(["FREE"] if known else []), "GPUS"]
-    cells = [_numbers(row, known=known) for row in rows]
-    wide = max(len(row.drawing) + len(row.label) for row in rows)
-    widths = [max(len(head), *(len(line[i]) for line in cells)) for i, head in enumerate(heads)]
-    yield style(_row_line(" " * wide, heads, widths).rstrip(), bold=True)
-    for row, numbers in zip(rows, cells, strict=True):
-        gap = " " * (wide - len(row.drawing) - len(row.label))
-        label = row.label if row.is_machine else style(row.label, bold=True)
-        note = style(row.note, fg="yellow") if row.note else ""
-        tail = "  ".join(part for part in (_text_bar(row.count) if known else "", note) if part)
-        yield f"{_row_line(row.drawing + label + gap, numbers, widths)}  {tail}".rstrip()
+    cells = []
+    for _, _, is_machine, amount, _ in rows:
+        nodes = "" if is_machine and amount.nodes == 1 else str(amount.nodes)
+        gpus, free = (str(amount.total), str(amount.free)) if amount.total else ("-", "-")
+        cells.append([nodes, *([free] if known else []), gpus])
+    wide = max(len(drawing) + len(label) for drawing, label, *_ in rows)
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    yield style("  ".join((" " * wide, *map(str.rjust, heads, widths))).rstrip(), bold=True)
+    for (drawing, label, is_machine, amount, note), numbers in zip(rows, cells, strict=True):
+        gap = " " * (wide - len(drawing) - len(label))
+        head = drawing + (label if is_machine else style(label, bold=True)) + gap
+        bar = ""
+        if amount.total and amount.used is not None and amount.free is not None:
+            parts = shares((amount.used, amount.free, amount.unavailable), _BAR)
+            bar = "".join(
+                style(sign * part, fg=_SIGNS[sign][0]) for sign, part in zip(_SIGNS, parts, strict=True) if part
+            )
+        tail = "  ".join(filter(None, (bar, style(note, fg="yellow") if note else "")))
+        yield f"{'  '.join((head, *map(str.rjust, numbers, widths)))}  {tail}".rstrip()
     if known and root.count.total:
-        told = ((USED, "used"), (FREE, "free"), (UNAVAILABLE, "on Nodes that take no Pods"))
         yield ""
-        yield "   ".join(f"{style(sign, fg=_COLOURS[sign])} {meaning}" for sign, meaning in told)
+        yield "   ".join(f"{style(sign, fg=colour)} {meaning}" for sign, (colour, meaning) in _SIGNS.items())
 
 
-def _row_line(label: str, numbers: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join((label, *map(str.rjust, numbers, widths)))
-
-
-def _numbers(row: _Row, *, known: bool) -> list[str]:
-    counts = row.count
-    nodes = "" if row.is_machine and counts.nodes == 1 else str(counts.nodes)
-    gpus, free = (str(counts.total), str(counts.free)) if counts.total else ("-", "-")
-    return [nodes, *([free] if known else []), gpus]
-
-
-def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Row]:
-    inside: list[Branch | tuple[Machine, ...]] = [*branch.branches, *_groups(branch.machines)]
+def _below(branch: Branch, topology: Topology, drawing: str) -> Iterator[_Line]:
+    # Each Node is for itself, or where they are many those that are alike are together.
+    alike: dict[Any, list[Machine]] = {}
+    for number, machine in enumerate(branch.machines):
+        key = (machine.total, machine.used, state(machine)) if len(branch.machines) > _APART else number
+        alike.setdefault(key, []).append(machine)
+    inside: list[Branch | list[Machine]] = [*branch.branches]
+    for group in alike.values():
+        inside += [group] if len(group) >= _ALIKE else [[machine] for machine in group]
     for position, child in enumerate(inside):
         joint, under = ("└─ ", "   ") if position == len(inside) - 1 else ("├─ ", "│  ")
         if isinstance(child, Branch):
-            *_, lowest = chain = line(child)
-            yield _Row(
-                drawing + joint,
-                ", ".join(title(domain, topology) for domain in chain),
-                child.count,
-                noted(child.count),
-            )
-            yield from _below(lowest, topology, drawing + under)
+            chain = line(child)
+            label = ", ".join(title(domain, topology) for domain in chain)
+            yield drawing + joint, label, False, child.count, noted(child.count)
+            yield from _below(chain[-1], topology, drawing + under)
         else:
-            yield _Row(drawing + joint, _names(child), count(child), state(child[0]), is_machine=True)
+            names, total = [printable(machine.node.name) for machine in child], child[0].total
+            several = f"{counted(len(names), 'Node')}{f' with {total} GPUs each' if total else ''}"
+            label = names[0] if len(names) == 1 else f"{several}: {listed(names, _NODES_NAMED)}"
+            yield drawing + joint, label, True, count(child), state(child[0])
 
 
 def title(branch: Branch, topology: Topology) -> str:
@@ -96,38 +92,8 @@ def noted(count: Count) -> str:
 
 def state(machine: Machine) -> str:
     """What keeps Pods from a Node, and what is wrong with its network."""
-    told = (f"{flaw.kind}: {printable(flaw.text)}" for flaw in machine.flaws)
-    return "; ".join(filter(None, (", ".join(machine.reasons), *told)))
-
-
-def _groups(machines: Sequence[Machine]) -> list[tuple[Machine, ...]]:
-    """The Nodes, each for itself, or where they are many those that are alike together."""
-    if len(machines) <= _APART:
-        return [(machine,) for machine in machines]
-    alike: dict[tuple[int, int | None, str], list[Machine]] = {}
-    for machine in machines:
-        alike.setdefault((machine.total, machine.used, state(machine)), []).append(machine)
-    groups: list[tuple[Machine, ...]] = []
-    for group in alike.values():
-        groups += [tuple(group)] if len(group) >= _ALIKE else [(machine,) for machine in group]
-    return groups
-
-
-def _names(machines: Sequence[Machine]) -> str:
-    names = [printable(machine.node.name) for machine in machines]
-    if len(names) == 1:
-        return names[0]
-    gpus = f" with {machines[0].total} GPUs each" if machines[0].total else ""
-    return f"{counted(len(names), 'Node')}{gpus}: {listed(names, _NODES_NAMED)}"
-
-
-def _text_bar(count: Count) -> str:
-    """Used, free and unavailable accelerators as shares of a bar; what there is of any is seen."""
-    if not count.total or count.used is None or count.free is None:
-        return ""
-    parts = shares((count.used, count.free, count.unavailable), _BAR)
-    signs = (USED, FREE, UNAVAILABLE)
-    return "".join(style(sign * part, fg=_COLOURS[sign]) for sign, part in zip(signs, parts, strict=True) if part)
+    flaws = (f"{flaw.kind}: {printable(flaw.text)}" for flaw in machine.flaws)
+    return "; ".join(filter(None, (", ".join(machine.reasons), *flaws)))
 
 
 def shares(amounts: Sequence[int], length: int) -> list[int]:
@@ -178,7 +144,6 @@ _HATCH = (
     '<rect width="3" height="3" fill="#ffe3c7"/><rect width="1.3" height="3" fill="#d55e00"/></pattern></defs>'
 )
 _FILLS = ("#ffffff", "#f5f7fa", "#ffffff", "#eef2f6")
-_CLOSED = (("unavailable", "not used, and not to be had"), ("closed", "Node that takes no Pods"))
 
 
 class _Scale(NamedTuple):
@@ -207,21 +172,20 @@ class _Block(NamedTuple):
 def svg(root: Branch, topology: Topology) -> str:
     """The picture as the text of an SVG file."""
     scale = _NEAR if _drawn(root) <= _NAMED else _FAR
-    body = _inside(root, topology, scale, _WIDEST, 0)
-    summary = min(_WIDEST, text_width(_summary(root.count), _SUBTITLE, bold=False))
-    wide = max(_NARROWEST, summary, body.width)
+    body, summary = _inside(root, topology, scale, _WIDEST, 0), _summary(root.count)
+    wide = max(_NARROWEST, min(_WIDEST, text_width(summary, _SUBTITLE, bold=False)), body.width)
     legend = _rows(list(_legend(root)), wide, 16)
     top = _MARGIN + 64 + legend.height + _MARGIN
     width, height = _n(wide + 2 * _MARGIN), _n(top + body.height + _MARGIN)
     size = f'width="{width}" height="{height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}" role="img">',
-        f"<title>{_escaped(f'{topology.name}: {_summary(root.count)}')}</title>",
+        f"<title>{_escaped(f'{topology.name}: {summary}')}</title>",
         f"<style>{_STYLE}</style>",
         _HATCH,
         f'<rect {size} fill="#ffffff"/>',
         _words(f"Topology {topology.name}", _MARGIN, _MARGIN + _TITLE * 0.8, _TITLE, wide, "strong"),
-        _words(_summary(root.count), _MARGIN, _MARGIN + 46, _SUBTITLE, wide, "quiet"),
+        _words(summary, _MARGIN, _MARGIN + 46, _SUBTITLE, wide, "quiet"),
         *_at(legend, _MARGIN, _MARGIN + 64),
         *_at(body, _MARGIN, top),
     ]
@@ -234,7 +198,8 @@ def _legend(root: Branch) -> Iterator[_Block]:
     if not known:
         meanings = [("unknown", "a GPU; free or not is not known")]
     if root.count.closed:
-        meanings += _CLOSED if known else _CLOSED[1:]
+        meanings += [("unavailable", "not used, and not to be had")] if known else []
+        meanings.append(("closed", "Node that takes no Pods"))
     if root.count.flaws:
         meanings.append(("flawed", "Node with a flaw of its network"))
     meanings.append(("", "numbers: free / all GPUs" if known else "numbers: all GPUs"))
@@ -267,21 +232,19 @@ def _rows(blocks: Sequence[_Block], widest: float, gap: float) -> _Block:
 
 def _inside(branch: Branch, topology: Topology, scale: _Scale, widest: float, depth: int, least: float = 0.0) -> _Block:
     """What is in a domain: the cells of Nodes that are in no further domain first. least: its width anyway."""
-    blocks = [_box(inner, topology, scale, widest, depth) for inner in branch.branches]
-    if branch.machines:
-        blocks.insert(0, _shaped(list(_cells(branch.machines, scale)), widest, scale.gap + 1, least))
-    return _shaped(blocks, widest, scale.pad, least)
 
+    def shaped(blocks: Sequence[_Block], gap: float) -> _Block:
+        area = sum((block.width + gap) * (block.height + gap) for block in blocks)
+        return _rows(blocks, min(widest, max(least, math.sqrt(area * _SHAPE))), gap)
 
-def _shaped(blocks: Sequence[_Block], widest: float, gap: float, least: float) -> _Block:
-    area = sum((block.width + gap) * (block.height + gap) for block in blocks)
-    return _rows(blocks, min(widest, max(least, math.sqrt(area * _SHAPE))), gap)
+    cells = [shaped(list(_cells(branch.machines, scale)), scale.gap + 1)] if branch.machines else []
+    return shaped([*cells, *(_box(inner, topology, scale, widest, depth) for inner in branch.branches)], scale.pad)
 
 
 def _box(branch: Branch, topology: Topology, scale: _Scale, widest: float, depth: int) -> _Block:
     """A domain, or several that have the same Nodes: its heading, its numbers, a bar of what is used, what is in it."""
-    chain, pad = line(branch), scale.pad
-    heading, count = " \u203a ".join(title(one, topology) for one in chain), branch.count
+    chain, pad, count = line(branch), scale.pad, branch.count
+    heading = " \u203a ".join(title(one, topology) for one in chain)
     numbers = "no GPUs"
     if count.total:
         numbers = f"{count.total:,} GPUs" if count.free is None else f"{count.free:,} / {count.total:,}"
@@ -311,47 +274,40 @@ def _box(branch: Branch, topology: Topology, scale: _Scale, widest: float, depth
 
 def _cells(machines: Sequence[Machine], scale: _Scale) -> Iterator[_Block]:
     """The Nodes of one domain, all of the same size."""
-    step, wide, high = scale.square + scale.gap, 0.0, 0.0
-    for machine in machines:
-        columns = _columns(machine)
+    # How many squares stand side by side in a cell, and what the largest one needs.
+    columns = [min(m.total, 4) if m.total <= 8 else math.ceil(math.sqrt(2 * m.total)) for m in machines]
+    step, width, height = scale.square + scale.gap, 0.0, 0.0
+    for machine, across in zip(machines, columns, strict=True):
         name = min(_LONGEST_NAME, text_width(machine.node.name, scale.name))
-        wide = max(wide, max(2, columns) * step - scale.gap + 2 * scale.pad, name + 2 * scale.pad)
-        high = max(high, (math.ceil(machine.total / columns) if columns else 1) * step - scale.gap + 2 * scale.pad)
-    high += scale.name + scale.pad if scale.name else 0.0
-    return (_Block(wide, high, list(_cell(machine, scale, wide, high))) for machine in machines)
-
-
-def _cell(machine: Machine, scale: _Scale, width: float, height: float) -> Iterator[str]:
-    columns, gpus = _columns(machine), counted(machine.total, "GPU") if machine.total else "no GPUs"
-    if machine.total and machine.free is not None:
-        gpus = f"{machine.free} of {gpus} free"
-    about = ", ".join(part for part in (f"{machine.node.name}: {gpus}", state(machine)) if part)
-    yield f'<g class="node">\n<title>{_escaped(about)}</title>'
-    marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
-    yield f'<rect class="cell{marks}" width="{_n(width)}" height="{_n(height)}" rx="{_n(min(4, scale.pad))}"/>'
-    step = scale.square + scale.gap
-    wide = max(2, columns) * step - scale.gap
-    start = (width - wide) / 2
-    kinds = ["unknown"] * machine.total
-    if machine.used is not None and machine.free is not None:
-        kinds = ["used"] * min(machine.used, machine.total) + ["free"] * machine.free
-        kinds += ["unavailable"] * (machine.total - len(kinds))
-    size = _n(scale.square - 1)
-    for index, kind in enumerate(kinds):
-        across, down = start + index % columns * step + 0.5, scale.pad + index // columns * step + 0.5
-        yield f'<rect class="{kind}" x="{_n(across)}" y="{_n(down)}" width="{size}" height="{size}" rx="1"/>'
-    if not machine.total:
-        middle = scale.pad + scale.square / 2
-        yield f'<path class="none" d="M{_n(start + wide / 4)} {_n(middle)}h{_n(wide / 2)}"/>'
-    if scale.name:
-        room = width - 2 * scale.pad
-        yield _words(machine.node.name, width / 2, height - scale.pad, scale.name, room, "quiet", "middle")
-    yield "</g>"
-
-
-def _columns(machine: Machine) -> int:
-    """How many squares stand side by side in a Node's cell."""
-    return min(machine.total, 4) if machine.total <= 8 else math.ceil(math.sqrt(2 * machine.total))
+        width = max(width, max(2, across) * step - scale.gap + 2 * scale.pad, name + 2 * scale.pad)
+        rows = math.ceil(machine.total / across) if across else 1
+        height = max(height, rows * step - scale.gap + 2 * scale.pad)
+    height += scale.name + scale.pad if scale.name else 0.0
+    for machine, across in zip(machines, columns, strict=True):
+        gpus = counted(machine.total, "GPU") if machine.total else "no GPUs"
+        if machine.total and machine.free is not None:
+            gpus = f"{machine.free} of {gpus} free"
+        about = ", ".join(filter(None, (f"{machine.node.name}: {gpus}", state(machine))))
+        marks = ("" if machine.is_open else " closed") + (" flawed" if machine.flaws else "")
+        size = f'width="{_n(width)}" height="{_n(height)}" rx="{_n(min(4, scale.pad))}"'
+        lines = [f'<g class="node">\n<title>{_escaped(about)}</title>', f'<rect class="cell{marks}" {size}/>']
+        # A square for each GPU, or a dash where there is none.
+        wide = max(2, across) * step - scale.gap
+        start, edge = (width - wide) / 2, _n(scale.square - 1)
+        kinds = ["unknown"] * machine.total
+        if machine.used is not None and machine.free is not None:
+            kinds = ["used"] * min(machine.used, machine.total) + ["free"] * machine.free
+            kinds += ["unavailable"] * (machine.total - len(kinds))
+        for index, kind in enumerate(kinds):
+            x, y = start + index % across * step + 0.5, scale.pad + index // across * step + 0.5
+            lines.append(f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" width="{edge}" height="{edge}" rx="1"/>')
+        if not machine.total:
+            middle = scale.pad + scale.square / 2
+            lines.append(f'<path class="none" d="M{_n(start + wide / 4)} {_n(middle)}h{_n(wide / 2)}"/>')
+        if scale.name:
+            at, room = (width / 2, height - scale.pad), width - 2 * scale.pad
+            lines.append(_words(machine.node.name, *at, scale.name, room, "quiet", "middle"))
+        yield _Block(width, height, [*lines, "</g>"])
 
 
 def _drawn(branch: Branch) -> int:
@@ -362,7 +318,7 @@ def _drawn(branch: Branch) -> int:
 def _summary(count: Count) -> str:
     gpus = counted(count.total, "GPU")
     free = f"{gpus}, free ones unknown" if count.free is None else f"{count.free:,} of {gpus} free"
-    return " · ".join(part for part in (counted(count.nodes, "Node"), free, noted(count)) if part)
+    return " · ".join(filter(None, (counted(count.nodes, "Node"), free, noted(count))))
 
 
 def text_width(text: str, size: float, *, bold: bool = True) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache, partial, wraps
+from functools import cached_property, lru_cache, wraps
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -166,12 +166,13 @@ def _carefully(name: str, text: bytes) -> Iterator[_Read]:
 def _checked(item: NodeManifest | PodManifest) -> NodeManifest | PodManifest:
     """Raises ValueError for an amount that is malformed."""
     if isinstance(item, NodeManifest):
-        _check(tuple((item.status.allocatable or {}).items()))
-        return item
-    for container in (*(item.spec.containers or ()), *(item.spec.init_containers or ())):
-        if container.resources is not None:
-            _check(tuple((container.resources.limits or {}).items()))
-            _check(tuple((container.resources.requests or {}).items()))
+        amounts = [item.status.allocatable]
+    else:
+        containers = (*(item.spec.containers or ()), *(item.spec.init_containers or ()))
+        asked = [container.resources for container in containers if container.resources is not None]
+        amounts = [amount for one in asked for amount in (one.limits, one.requests)]
+    for amount in amounts:
+        _check(tuple((amount or {}).items()))
     return item
 
 
@@ -249,12 +250,30 @@ def read(settings: Settings, where: ClusterSettings, paths: Sequence[str] = (), 
 
     asked: what is read of a cluster. Raises InputError and ToolError.
     """
+
+    async def ask(api: Connection) -> tuple[tuple[Topology, ...], Objects | None]:
+        from webhook.cluster.inspection import inventory  # noqa: PLC0415 - loads the client
+        from webhook.cluster.placer.objects import MENTION  # noqa: PLC0415 - as above
+
+        known = await inventory.topologies(api)
+        say(*known.problems, err=True)
+        if paths or asked == "topologies":
+            return known.found, None
+        nodes = tuple(await inventory.nodes(api))
+        if asked == "nodes":
+            return known.found, Objects(nodes)
+        pods = await inventory.pods(api)
+        workloads = await inventory.workloads(api)
+        say(*workloads.problems, err=True)
+        placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}
+        return known.found, Objects(nodes, tuple(pod for pod, _ in pods), placed, workloads.found)
+
     with reading(SettingsError):
         catalog = rules.topologies(settings)
     objects = read_files(paths, options.stdin(paths)) if paths else None
     own: tuple[Topology, ...] = ()
     if where.is_given:
-        own, there = options.of_cluster(where, partial(_ask, asked="topologies" if paths else asked))
+        own, there = options.of_cluster(where, ask)
         catalog = catalog.joined(own)
         objects = objects or there
     say(*map(str, catalog.clashes), err=True)
@@ -269,22 +288,3 @@ def find(catalog: Catalog, name: str) -> Topology:
     near = closest(name, catalog.by_name)
     known = f"Known topologies: {', '.join(closest_first(name, catalog.by_name))}."
     raise InputError(f'topology "{name}" is not known. {f"Did you mean {near}? " if near else ""}{known}')
-
-
-async def _ask(api: Connection, asked: Extent) -> tuple[tuple[Topology, ...], Objects | None]:
-    """Topologies and Nodes of a cluster. Raises ClusterError."""
-    from webhook.cluster.inspection import inventory  # noqa: PLC0415 - loads the client
-    from webhook.cluster.placer.objects import MENTION  # noqa: PLC0415 - as above
-
-    known = await inventory.topologies(api)
-    say(*known.problems, err=True)
-    if asked == "topologies":
-        return known.found, None
-    nodes = await inventory.nodes(api)
-    if asked == "nodes":
-        return known.found, Objects(tuple(nodes))
-    pods = await inventory.pods(api)
-    workloads = await inventory.workloads(api)
-    say(*workloads.problems, err=True)
-    placed = {pod.key: msgspec.json.decode(raw) for pod, raw in pods if MENTION in bytes(raw)}
-    return known.found, Objects(tuple(nodes), tuple(pod for pod, _ in pods), placed, workloads.found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,10 +12,10 @@ from msgspec import structs
 
 from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.violation import listed, printable
-from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, Machine, best_topology, flaws, path, suited
+from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, best_topology, flaws, path, suited
 from policies.topology.nodes.tree import tree as grow
-from policies.topology.placement import alternatives
-from policies.topology.topology import Level, Topology, natural
+from policies.topology.term import alternatives
+from policies.topology.topology import Topology, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError
 from webhook.cli.output import counted, say, show, style, table, write_text
@@ -48,34 +48,28 @@ def tree_command(
             f"give the Nodes: -f FILE with what {inventory.HOW} prints, or a cluster by --kubeconfig"
         )
     known = inventory.read(options.settings(config, {}), where, paths, "everything")
-    machines = known.machines or ()
+    machines, catalog = known.machines or (), known.catalog
     if not machines:
         raise InputError("the cluster has no Nodes")
-    topology = (
-        inventory.find(known.catalog, name) if name else best_topology(machines, tuple(known.catalog.by_name.values()))
-    )
+    topology = inventory.find(catalog, name) if name else best_topology(machines, tuple(catalog.by_name.values()))
     lowest = topology.find(level) if level else None
     if level and lowest is None:
         raise InputError(f'--level {level}: topology "{topology.name}" has no such level. {topology.in_order}')
-    _notes(machines, topology, lowest)
+
+    # What the tree does not show.
+    if machines[0].used is None:
+        say(f"which GPUs are free is not known without Pods; {inventory.HOW} gives them", err=True)
+    if lowest is not None and all(lowest.value(machine.node.labels) is None for machine in machines):
+        say(f"no Node has the level {topology.called(lowest)}: the label {' or '.join(lowest.keys)}", err=True)
+    if (fitting := len(suited(topology, machines))) < len(machines):
+        nodes = counted(len(machines), "Node")
+        say(f"topology {topology.name} is for {fitting} of {nodes}; all are shown", err=True)
+
     root = grow(machines, topology, lowest)
     if output == "svg":
         write_text(drawing.svg(root, topology))
     else:
         show(output, drawing.text(root, topology), {"topology": topology.name, **_inside(root, topology)})
-
-
-def _notes(machines: Sequence[Machine], topology: Topology, lowest: Level | None) -> None:
-    """Say what the tree does not show."""
-    if machines[0].used is None:
-        say(f"which GPUs are free is not known without Pods; {inventory.HOW} gives them", err=True)
-    if lowest is not None and all(lowest.value(machine.node.labels) is None for machine in machines):
-        keys = " or ".join(lowest.keys)
-        say(f"no Node has the level {topology.called(lowest)}: the label {keys}", err=True)
-    fitting = len(suited(topology, machines))
-    if fitting < len(machines):
-        told = f"topology {topology.name} is for {fitting} of {counted(len(machines), 'Node')}; all are shown"
-        say(told, err=True)
 
 
 def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
@@ -88,6 +82,19 @@ def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
         {"level": topology.called(inner.level) if inner.level else "", "name": inner.value, **_inside(inner, topology)}
         for inner in branch.branches
     ]
+    members = [
+        {
+            "name": machine.node.name,
+            "gpus": machine.total,
+            "used": machine.used,
+            "free": machine.free,
+            "ready": machine.ready,
+            "cordoned": machine.cordoned,
+            "obstacles": list(machine.reasons),
+            **({"flaws": [structs.asdict(flaw) for flaw in machine.flaws]} if machine.flaws else {}),
+        }
+        for machine in branch.machines
+    ]
     return {
         "nodes": count.nodes,
         "closedNodes": count.closed,
@@ -98,20 +105,7 @@ def _inside(branch: Branch, topology: Topology) -> dict[str, Any]:
         "unavailable": None if count.free is None else count.unavailable,
         **({"flaws": dict(count.flaws)} if count.flaws else {}),
         **({"domains": domains} if domains else {}),
-        **({"members": list(map(_machine, branch.machines))} if branch.machines else {}),
-    }
-
-
-def _machine(machine: Machine) -> dict[str, Any]:
-    return {
-        "name": machine.node.name,
-        "gpus": machine.total,
-        "used": machine.used,
-        "free": machine.free,
-        "ready": machine.ready,
-        "cordoned": machine.cordoned,
-        "obstacles": list(machine.reasons),
-        **({"flaws": [structs.asdict(flaw) for flaw in machine.flaws]} if machine.flaws else {}),
+        **({"members": members} if members else {}),
     }
 
 
@@ -141,33 +135,24 @@ def doctor_command(nodes: tuple[str, ...], where: ClusterSettings, config: Path 
     known = inventory.read(options.settings(config, {}), where, nodes).nodes
     if not known:
         raise InputError("the cluster has no Nodes")
-    groups = _grouped(flaws(known))
-    found = [{"kind": flaw.kind, "text": flaw.text, "nodes": names} for flaw, names in groups.items()]
-    show(output, _flaws_text(groups, len(known)), {"nodes": len(known), "flaws": found})
-    sys.exit(exits.REFUSED if groups else exits.OK)
-
-
-def _grouped(flawed: Mapping[str, Iterable[Flaw]]) -> dict[Flaw, list[str]]:
+    flawed = flaws(known)
     groups: dict[Flaw, list[str]] = {}
     for name in sorted(flawed, key=natural):
         for flaw in flawed[name]:
             groups.setdefault(flaw, []).append(name)
-    kinds = get_args(Kind)
-    return dict(sorted(groups.items(), key=lambda item: (kinds.index(item[0].kind), item[0].text)))
-
-
-def _flaws_text(groups: Mapping[Flaw, list[str]], nodes: int) -> Iterator[str]:
-    """A paragraph for each kind of flaw, with the Nodes of each."""
-    flawed = len({name for names in groups.values() for name in names})
-    told = f"{flawed:,} with a flaw of the network" if groups else "no flaws of the network"
-    yield f"{counted(nodes, 'Node')}, {told}"
-    last = ""
-    for flaw, names in groups.items():
+    # A paragraph for each kind of flaw, with the Nodes of each.
+    total = len({name for names in groups.values() for name in names})
+    summary = f"{total:,} with a flaw of the network" if groups else "no flaws of the network"
+    lines, data, last, kinds = [f"{counted(len(known), 'Node')}, {summary}"], [], "", get_args(Kind)
+    for flaw, names in sorted(groups.items(), key=lambda item: (kinds.index(item[0].kind), item[0].text)):
         if flaw.kind != last:
-            yield style(f"{flaw.kind}: {MEANINGS[flaw.kind]}", bold=True)
+            lines.append(style(f"{flaw.kind}: {MEANINGS[flaw.kind]}", bold=True))
             last = flaw.kind
         shown = listed(list(map(printable, names)), _SHOWN)
-        yield f"  {printable(flaw.text)} ({counted(len(names), 'Node')}: {shown})"
+        lines.append(f"  {printable(flaw.text)} ({counted(len(names), 'Node')}: {shown})")
+        data.append({"kind": flaw.kind, "text": flaw.text, "nodes": names})
+    show(output, lines, {"nodes": len(known), "flaws": data})
+    sys.exit(exits.REFUSED if groups else exits.OK)
 
 
 @click.command("list", short_help="List all topologies.")
@@ -204,57 +189,46 @@ def show_command(name: str, nodes: tuple[str, ...], where: ClusterSettings, conf
       cks-admission topology show coreweave --kubeconfig ~/.kube/config
     """
     known = inventory.read(options.settings(config, {}), where, nodes)
-    topology = inventory.find(known.catalog, name)
-    show(output, _topology_text(topology, known.machines), _topology_json(topology, known.machines))
-
-
-def _topology_text(topology: Topology, machines: Sequence[Machine] | None) -> Iterator[str]:
-    yield f"{style(topology.name, bold=True)}: {topology.source}"
-    yield ""
-    rows = []
-    for level in topology.levels:
-        further = ", ".join(key for key in level.keys if key != level.name)
-        counts = ("", "") if machines is None else map(str, _counts(level, topology, machines))
-        short = level.short if topology.find(level.short) is level else ""
-        rows.append((short, level.name, further, level.alias, *counts))
-    yield from table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
-    yield ""
-    for union in topology.unions:
-        if union.beside:
-            yield f"{union.name} names the domains of {union.beside} by other values."
-        else:
-            yield f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}."
-    terms = () if topology.requirement == EVERYTHING else alternatives((), topology.requirement)
-    yield f"Node requirement: {', or '.join(map(_required, terms)) or 'none'}"
-    yield f"Node pool: {'none in particular' if topology.pool is None else _required(topology.pool.requirements)}"
-    if machines is not None:
-        fitting = len(suited(topology, machines))
-        yield f"Nodes: {len(machines)}{'' if fitting == len(machines) else f', of which it is for {fitting}'}"
-
-
-def _counts(level: Level, topology: Topology, machines: Sequence[Machine]) -> tuple[int, int]:
-    around = [other for other in topology.levels if topology.position(other) <= topology.position(level)]
-    paths = [path(around, m.node.labels) for m in machines if level.value(m.node.labels) is not None]
-    return len(paths), len(set(paths))
-
-
-def _topology_json(topology: Topology, machines: Sequence[Machine] | None) -> dict[str, Any]:
-    levels = []
+    topology, machines = inventory.find(known.catalog, name), known.machines
+    rows, levels = [], []
     for level in topology.levels:
         entry: dict[str, Any] = {"name": topology.called(level), "key": level.name, "keys": list(level.keys)}
         if level.alias:
             entry["alias"] = level.alias
         if machines is not None:
-            entry["nodes"], entry["domains"] = _counts(level, topology, machines)
+            around = [other for other in topology.levels if topology.position(other) <= topology.position(level)]
+            paths = [path(around, m.node.labels) for m in machines if level.value(m.node.labels) is not None]
+            entry |= {"nodes": len(paths), "domains": len(set(paths))}
+        further = ", ".join(key for key in level.keys if key != level.name)
+        short = level.short if topology.find(level.short) is level else ""
+        amounts = (str(entry.get(amount, "")) for amount in ("nodes", "domains"))
+        rows.append((short, level.name, further, level.alias, *amounts))
         levels.append(entry)
-    return {
+    requirement = None if topology.requirement == EVERYTHING else topology.requirement
+    data = {
         **_head(topology),
         "levels": levels,
         "unions": [{"name": union.name, "keys": list(union.keys)} for union in topology.unions],
-        "nodeRequirement": topology.requirement.to_json() if topology.requirement != EVERYTHING else None,
+        "nodeRequirement": requirement.to_json() if requirement is not None else None,
         "pool": topology.pool.to_json() if topology.pool is not None else None,
         **({} if machines is None else {"nodes": len(machines)}),
     }
+    lines = [f"{style(topology.name, bold=True)}: {topology.source}", ""]
+    lines += table(("LEVEL", "KEY", "FURTHER KEYS", "ALIAS", "NODES", "DOMAINS"), rows, right=(4, 5))
+    lines.append("")
+    for union in topology.unions:
+        if union.beside:
+            lines.append(f"{union.name} names the domains of {union.beside} by other values.")
+        else:
+            lines.append(f"{union.name} is {', or where a Node lacks that, '.join(union.keys)}.")
+    terms = () if requirement is None else alternatives((), requirement)
+    lines.append(f"Node requirement: {', or '.join(map(_required, terms)) or 'none'}")
+    pool = "none in particular" if topology.pool is None else _required(topology.pool.requirements)
+    lines.append(f"Node pool: {pool}")
+    if machines is not None:
+        fitting = len(suited(topology, machines))
+        lines.append(f"Nodes: {len(machines)}{'' if fitting == len(machines) else f', of which it is for {fitting}'}")
+    show(output, lines, data)
 
 
 def _head(topology: Topology) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -34,7 +36,7 @@ from policies.schema.schemas import Schemas
 from webhook.cli import options
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable
-from webhook.cli.output import called, headline, style, to_yaml
+from webhook.cli.output import called, coloured, headline, style, to_yaml
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.files import manifest, yamlfile
 from webhook.files.manifest import Manifest
@@ -51,6 +53,54 @@ _STEP = re.compile(r"\[(?P<bracket>[^\]]*)\]|(?P<key>[^.\[\]]+)")
 _LEVELS: dict[str, Level] = {"deny": "error", "warn": "warning", "excepted": "note"}
 
 
+class Source(NamedTuple):
+    """Files, and what is in those that can be read only once: standard input, as `-`, and FIFOs."""
+
+    files: tuple[str, ...]
+    once: Mapping[str, bytes]
+
+    @classmethod
+    def of(cls, files: tuple[str, ...]) -> Source:
+        """The source of files, where `-` is standard input."""
+        once = {name: _content(name) for name in files if name != "-" and yamlfile.odd(name) == yamlfile.FIFO}
+        return cls(files, {"-": options.stdin(files), **once})
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files that can be read."""
+        sizes = (Path(file).stat().st_size for file in self.files if file != "-" and Path(file).is_file())
+        return sum(map(len, self.once.values())) + sum(sizes)
+
+    def parts(self) -> Iterator[Part | str]:
+        """The parts of all files, and a line for each file that cannot be read."""
+        for file in self.files:
+            try:
+                yield from yamlfile.parts(*self._content(file))
+            except OSError as error:
+                yield f"{file}: cannot be read: {error.strerror}"
+            except FileError as error:
+                yield str(error)
+
+    def context(self, *kinds: str) -> Iterator[JsonObject]:
+        """The objects of some kinds in the files. What cannot be read is left out: others say so."""
+        for file in self.files:
+            with suppress(OSError, FileError):
+                name, content = self._content(file)
+                for part in yamlfile.parts(name, content) if any(kind.encode() in content for kind in kinds) else ():
+                    items = documents(part) if any(kind in part.text for kind in kinds) else ()
+                    objects = (item.object for item in items if isinstance(item, Manifest))
+                    yield from (obj for obj in objects if obj["kind"] in kinds and isinstance(obj.get("spec"), dict))
+
+    def _content(self, file: str) -> tuple[str, bytes]:
+        """The name of a file for people, and what is in it. Raises OSError."""
+        content = self.once.get(file)
+        return "stdin" if file == "-" else file, _content(file) if content is None else content
+
+
+def _content(file: str) -> bytes:
+    return yamlfile.content(file, most=yamlfile.OBJECTS, pipes=True)
+
+
 class ObjectOutcome(NamedTuple):
     """What would happen to an object: the changes of the rules, and their verdict on the result.
 
@@ -65,19 +115,10 @@ class ObjectOutcome(NamedTuple):
     flaws: tuple[Finding, ...] = ()
 
     @property
-    def name(self) -> str:
-        """What the object is called: kind, Namespace and name."""
-        return called(self.request)
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether the API server would refuse the object, whatever the rules say."""
-        return any(flaw.level == "error" for flaw in self.flaws)
-
-    @property
     def allowed(self) -> bool:
         """Whether the object would be admitted."""
-        return self.mutation.allowed and self.validation.allowed and not self.is_broken
+        is_broken = any(flaw.level == "error" for flaw in self.flaws)
+        return self.mutation.allowed and self.validation.allowed and not is_broken
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -88,7 +129,7 @@ class ObjectOutcome(NamedTuple):
     def message(self) -> str:
         """The refusal; empty where there is none."""
         flaws = [f"{flaw.file}:{flaw.line}:{flaw.column}: {flaw.text}" for flaw in self.flaws]
-        return "\n".join([*flaws, *(answer.message for answer in (self.mutation, self.validation) if answer.message)])
+        return "\n".join([*flaws, *filter(None, (self.mutation.message, self.validation.message))])
 
     @property
     def warnings(self) -> list[str]:
@@ -169,8 +210,7 @@ def as_received(obj: JsonObject, schema: Callable[[GroupVersionKind], Schema]) -
 
 def identity(obj: JsonObject, namespace: str) -> Identity:
     """What makes an object the same one as another: group, kind, Namespace and name."""
-    metadata = obj.get("metadata") or {}
-    group = obj["apiVersion"].rpartition("/")[0]
+    metadata, group = obj.get("metadata") or {}, obj["apiVersion"].rpartition("/")[0]
     return group, obj["kind"], str(metadata.get("namespace") or namespace), str(metadata.get("name") or "")
 
 
@@ -192,11 +232,13 @@ def documents(part: Part | str) -> Iterator[Manifest | Result]:
                 yield unreadable(str(error))
 
 
-class Circumstances(NamedTuple):
-    """What the fate of an object depends on, besides the object. before: the objects as they are now.
+@dataclass(kw_only=True)
+class Judge:
+    """Judges objects, and keeps none. What it says depends on this, besides the object.
 
-    labels: of the objects' Namespaces. schemas: by which objects are judged before any rule sees them; None for none.
-    limits: of the objects' Namespaces. today: for exceptions that have ended, or soon will.
+    before: the objects as they are now. labels: of the objects' Namespaces. schemas: by which objects are judged before
+    any rule sees them; None for none. limits: of the objects' Namespaces. today: for exceptions that have ended, or
+    soon will. coverage: of policies, if anybody asks which of them match nothing.
     """
 
     ruleset: RuleSet
@@ -206,17 +248,10 @@ class Circumstances(NamedTuple):
     namespace: str
     labels: Mapping[str, str]
     today: date
-    before: Mapping[Identity, JsonObject] = {}
-    schemas: Schemas | None = None
-    limits: Limits = Limits()
-    workloads: Mapping[tuple[str, str], Workload] = {}
-
-
-@dataclass
-class Judge:
-    """Judges objects, and keeps none. coverage: of policies, if anybody asks which of them match nothing."""
-
-    circumstances: Circumstances
+    before: Mapping[Identity, JsonObject]
+    schemas: Schemas | None
+    limits: Limits
+    workloads: Mapping[tuple[str, str], Workload]
     form: str
     diff: bool
     coverage: Coverage | None
@@ -227,48 +262,61 @@ class Judge:
             yield item if isinstance(item, Result) else self._result(item)
 
     def _result(self, written: Manifest) -> Result:
-        about = self.circumstances
-        given = written._replace(object=as_received(written.object, about.schema))
-        earlier = about.before.get(identity(given.object, about.namespace))
-        request = manifest.request(given.object, earlier, user=about.user, namespace=about.namespace)
-        if request.operation == "CREATE" and request.resource == PODS:
-            about.limits.fill(given.object, request.namespace)
-        facts = in_namespace(about.facts, request.namespace, about.labels)
-        found = () if about.schemas is None else flaws(written, about.schemas, about.today)
-        broken = tuple(flaw._replace(object=called(request)) for flaw in found)
-        outcome = decide(given, request, about.ruleset, facts, broken)
+        """What is said of an object. Only what the form needs is made."""
+        # What the API server makes of what is written, and what is wrong with that whatever the rules say.
+        given = written._replace(object=as_received(written.object, self.schema))
+        earlier = self.before.get(identity(given.object, self.namespace))
+        request = manifest.request(given.object, earlier, user=self.user, namespace=self.namespace)
+        is_new, name = request.operation == "CREATE", called(request)
+        if is_new and request.resource == PODS:
+            self.limits.fill(given.object, request.namespace)
+        broken = [] if self.schemas is None else list(_flaws(written, name, self.schemas, self.today))
+        facts = in_namespace(self.facts, request.namespace, self.labels)
+        outcome = decide(given, request, self.ruleset, facts, tuple(broken))
+
+        # What the limits of the Namespace refuse: the object itself, or later the Pods of a workload.
+        final = replace(request, object=outcome.changed)
+        refusals: list[tuple[Level, Refusal]] = []
+        if is_new:
+            own = self.limits.refusals(outcome.changed, request.resource, request.scope_namespace)
+            refusals += (("error", refusal) for refusal in own)
+        for pod in derive(final, self.workloads) if self.limits else ():
+            self.limits.fill(pod.pod, request.namespace)
+            for refusal in self.limits.refusals(pod.pod, PODS, request.namespace):
+                later = Refusal(pod.place(refusal.path), f"its Pods will not come: {refusal.message}", refusal.remedy)
+                refusals.append(("warning", later))
         known = {(flaw.path, flaw.message) for flaw in broken}
-        limited = self._limits(written, replace(request, object=outcome.changed))
-        more = (flaw._replace(object=outcome.name) for flaw in limited if (flaw.path, flaw.message) not in known)
-        outcome = outcome._replace(flaws=(*broken, *more))
+        for level, refusal in refusals:
+            place, path = written.places(refusal.path), render(refusal.path)
+            limit = Finding(level, LIMIT, LIMIT, written.file, *place, path, refusal.message, refusal.remedy, name)
+            broken += [] if (path, refusal.message) in known else [limit]
+        outcome = outcome._replace(flaws=tuple(broken))
+
+        # Whether a policy is about the kind of the object, if there are policies at all.
         if self.coverage is not None:
             self.coverage.add(request)
-        return result(outcome, self.form, diff=self.diff, covered=self._covered(request))
+        rules = (*self.ruleset.select("mutate", request), *self.ruleset.select("validate", request))
+        is_covered = _have_policy(rules) or not _have_policy(self.ruleset.rules)
 
-    def _limits(self, written: Manifest, request: AdmissionRequest) -> Iterator[Finding]:
-        """What the limits of the Namespace refuse: the object itself, or later the Pods of a workload."""
-        limits = self.circumstances.limits
-        refused = limits.refusals(request.object or {}, request.resource, request.scope_namespace)
-        for refusal in refused if request.operation == "CREATE" else ():
-            yield _limit(written, refusal, "error")
-        for pod in derive(request, self.circumstances.workloads) if limits else ():
-            limits.fill(pod.pod, request.namespace)
-            for refusal in limits.refusals(pod.pod, PODS, request.namespace):
-                later = Refusal(pod.place(refusal.path), f"its Pods will not come: {refusal.message}", refusal.remedy)
-                yield _limit(written, later, "warning")
-
-    def _covered(self, request: AdmissionRequest) -> bool:
-        """Whether a policy is about the kind of a request, if there are policies at all."""
-        ruleset = self.circumstances.ruleset
-        rules = (*ruleset.select("mutate", request), *ruleset.select("validate", request))
-        return not _has_policy(ruleset.rules) or _has_policy(rules)
+        findings = (*outcome.flaws, *_findings(outcome, name))
+        states = {
+            "refused": not outcome.allowed,
+            "warned": any(finding.level == "warning" for finding in findings),
+            "changed": outcome.allowed and bool(outcome.mutation.operations),
+            "matched by no policy": not is_covered,
+        }
+        counts = tuple(name for name, holds in states.items() if holds)
+        line = int(written.where.rpartition(":")[2])
+        lines = tuple(_text(outcome, diff=self.diff)) if self.form == "text" else ()
+        data = _data(outcome, findings) if self.form in ("json", "yaml") else None
+        return Result(written.file, name, written.file, line, findings, lines, data, counts)
 
 
-def _has_policy(rules: Iterable[Rule]) -> bool:
+def _have_policy(rules: Iterable[Rule]) -> bool:
     return any(rule.name not in BUILT_IN_RULES for rule in rules)
 
 
-def flaws(written: Manifest, schemas: Schemas, today: date) -> Iterator[Finding]:
+def _flaws(written: Manifest, name: str, schemas: Schemas, today: date) -> Iterator[Finding]:
     """What is wrong with an object as it is written, at the lines of its fields.
 
     Of an exception, a kind of our own that no API server has, it is what the service itself would say.
@@ -276,29 +324,24 @@ def flaws(written: Manifest, schemas: Schemas, today: date) -> Iterator[Finding]
     group, kind = str(written.object["apiVersion"]).rpartition("/")[0], str(written.object["kind"])
     if reader.is_exception(group, kind):
         document = Document(value=written.object, name=written.file, places=written.places)
-        for problem in reader.read([document], today).problems:
-            place = problem.file, problem.line, problem.column
-            yield Finding(problem.severity, SCHEMA, SCHEMA, *place, problem.path, problem.message, problem.hint)
+        for one in reader.read([document], today).problems:
+            place = one.file, one.line, one.column, one.path
+            yield Finding(one.severity, SCHEMA, SCHEMA, *place, one.message, one.hint, name)
         return
     for flaw in schemas.flaws(written.object):
-        place = written.file, *written.places(flaw.path)
-        yield Finding(flaw.level, SCHEMA, SCHEMA, *place, render(flaw.path), flaw.message, flaw.remedy)
+        place = written.file, *written.places(flaw.path), render(flaw.path)
+        yield Finding(flaw.level, SCHEMA, SCHEMA, *place, flaw.message, flaw.remedy, name)
 
 
-def _limit(written: Manifest, refusal: Refusal, level: Level) -> Finding:
-    place, path = written.places(refusal.path), render(refusal.path)
-    return Finding(level, LIMIT, LIMIT, written.file, *place, path, refusal.message, refusal.remedy)
-
-
-def steps(path: str) -> list[str | int]:
+def path_steps(path: str) -> list[str | int]:
     """The keys and indexes of a path as Kubernetes writes it, such as `spec.containers[0].image`."""
-    found = ((match["bracket"], match["key"]) for match in _STEP.finditer(path))
-    return [int(bracket) if bracket and bracket.isdecimal() else bracket or key for bracket, key in found]
+    matches = ((match["bracket"], match["key"]) for match in _STEP.finditer(path))
+    return [int(bracket) if bracket and bracket.isdecimal() else bracket or key for bracket, key in matches]
 
 
-def _findings(outcome: ObjectOutcome) -> Iterator[Finding]:
+def _findings(outcome: ObjectOutcome, name: str) -> Iterator[Finding]:
     """A finding for each violation, and for each rule that failed."""
-    file, name = outcome.manifest.file, outcome.name
+    file = outcome.manifest.file
     for decision in outcome.decisions:
         rule, level = decision.rule, _LEVELS.get(decision.verdict)
         if decision.failure is not None:
@@ -314,54 +357,20 @@ def _findings(outcome: ObjectOutcome) -> Iterator[Finding]:
 
 def _place(outcome: ObjectOutcome, violation: Violation) -> tuple[int, int]:
     """The line and column of the field. Some rules name a map, and the key in it before an equals sign."""
-    return outcome.manifest.places([*steps(violation.path), violation.value.partition("=")[0]])
-
-
-def result(outcome: ObjectOutcome, form: str, *, diff: bool, covered: bool) -> Result:
-    """What is said of an object. covered: whether a policy is about its kind. Only what the form needs is made."""
-    findings = (*outcome.flaws, *_findings(outcome))
-    states = {
-        "refused": not outcome.allowed,
-        "warned": any(finding.level == "warning" for finding in findings),
-        "changed": outcome.allowed and bool(outcome.mutation.operations),
-        "matched by no policy": not covered,
-    }
-    counts = tuple(name for name, holds in states.items() if holds)
-    written = outcome.manifest
-    line = int(written.where.rpartition(":")[2])
-    lines = tuple(_text(outcome, diff=diff)) if form == "text" else ()
-    data = _data(outcome, findings) if form in ("json", "yaml") else None
-    return Result(written.file, outcome.name, written.file, line, findings, lines, data, counts)
+    return outcome.manifest.places([*path_steps(violation.path), violation.value.partition("=")[0]])
 
 
 def _text(outcome: ObjectOutcome, *, diff: bool) -> Iterator[str]:
     changes = len(outcome.mutation.operations)
     is_changed = outcome.allowed and changes
-    changed = f", changed by {changes} patch operation{'s' * (changes > 1)}" if is_changed else ""
-    yield outcome.headline + changed
-    marks = {"error": style("Error:", fg="red")}
+    yield outcome.headline + (f", changed by {changes} patch operation{'s' * (changes > 1)}" if is_changed else "")
     warning = style("Warning:", fg="yellow")
     for flaw in outcome.flaws:
+        mark = style("Error:", fg="red") if flaw.level == "error" else warning
         text = in_line(flaw.path, flaw.message, flaw.remedy)
-        yield f"  {marks.get(flaw.level, warning)} {flaw.file}:{flaw.line}:{flaw.column}: {text}"
-    lines = _lines(outcome)
-    for answer in (outcome.mutation, outcome.validation):
-        for text in answer.warnings:
-            yield f"  {warning} {text}{lines.get(text, '')}"
-        for decision in answer.decisions:
-            if decision.verdict == "excepted" and decision.exception is not None:
-                skipped = style("skipped:", fg="yellow")
-                yield f"  {skipped} {decision.rule} by exception {decision.exception.grounds}"
-        yield from (f"  {line}{lines.get(line.strip(), '')}" for line in answer.message.splitlines())
-    if diff and changes:
-        before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
-        colours = {"+": "green", "-": "red"}
-        for line in difflib.unified_diff(before, after, "as received", "as admitted", lineterm=""):
-            yield "  " + style(line, fg=colours.get(line[0]))
+        yield f"  {mark} {flaw.file}:{flaw.line}:{flaw.column}: {text}"
 
-
-def _lines(outcome: ObjectOutcome) -> dict[str, str]:
-    """The line of each violation that is not the object's own, by the texts in which answers show it."""
+    # The line of each violation that is not the object's own, by the texts in which answers show it.
     lines: dict[str, str] = {}
     for decision in outcome.decisions:
         texts: Mapping[str, Violation] = {}
@@ -373,23 +382,32 @@ def _lines(outcome: ObjectOutcome) -> dict[str, str]:
             line, _ = _place(outcome, violation)
             if line != outcome.manifest.places(())[0]:
                 lines[text] = f" (line {line})"
-    return lines
+
+    for answer in (outcome.mutation, outcome.validation):
+        yield from (f"  {warning} {text}{lines.get(text, '')}" for text in answer.warnings)
+        for decision in answer.decisions:
+            if decision.verdict == "excepted" and decision.exception is not None:
+                yield f"  {style('skipped:', fg='yellow')} {decision.rule} by exception {decision.exception.grounds}"
+        yield from (f"  {line}{lines.get(line.strip(), '')}" for line in answer.message.splitlines())
+    if diff and changes:
+        before, after = to_yaml(outcome.manifest.object).splitlines(), to_yaml(outcome.changed).splitlines()
+        lines_of = difflib.unified_diff(before, after, "as received", "as admitted", lineterm="")
+        yield from (f"  {line}" for line in coloured(lines_of))
 
 
 def _data(outcome: ObjectOutcome, findings: Iterable[Finding]) -> dict[str, Any]:
+    """The same as data. `exception` of a decision: the one that applies, or would have applied until it ended."""
+    decisions = []
+    for decision in outcome.decisions:
+        entry: dict[str, Any] = {"rule": decision.rule, "verdict": decision.verdict}
+        if (applied := decision.exception) is not None:
+            entry["exception"] = {"name": applied.name, "until": str(applied.until), "reason": applied.reason}
+        decisions.append(entry)
     return {
         **outcome.head,
         "message": outcome.message,
         "warnings": outcome.warnings,
         "findings": [finding._asdict() for finding in findings],
-        "decisions": list(map(_decision, outcome.decisions)),
+        "decisions": decisions,
         "patch": list(outcome.mutation.operations),
     }
-
-
-def _decision(decision: Decision) -> dict[str, Any]:
-    """A decision as data. `exception`, if any: the one that applies, or would have applied until it ended."""
-    data: dict[str, Any] = {"rule": decision.rule, "verdict": decision.verdict}
-    if (applied := decision.exception) is not None:
-        data["exception"] = {"name": applied.name, "until": str(applied.until), "reason": applied.reason}
-    return data

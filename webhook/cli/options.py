@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -49,7 +49,7 @@ def output_of(*forms: str, help: str = "Output format.") -> Callable[[Any], Any]
 
 
 output = output_of("text", "json", "yaml")
-_CRD = "CustomResourceDefinition"
+CRD = "CustomResourceDefinition"
 PATH = click.Path(allow_dash=True)
 """The type of arguments that name files or folders, for shells that complete them. Whether they exist is said later."""
 
@@ -242,33 +242,26 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
     return files
 
 
-class SchemaOptions(NamedTuple):
-    """By which schemas objects are judged. mode: `strict` or `off`. crds: files and folders."""
+def definitions(paths: Iterable[str], kubeconfig: str) -> Iterator[JsonObject]:
+    """The CustomResourceDefinitions of files and folders, and those of a cluster, if one is given by `schemas`.
 
-    mode: str = "strict"
-    crds: tuple[str, ...] = ()
-    kubeconfig: str = ""
+    A path without any is an error, as a warning about each object would not say why. Raises InputError and ToolError.
+    """
+    for path in paths:
+        with reading(FileError):
+            own = list(definitions_among(written.object for written in manifest.read([path])))
+        if not own:
+            raise InputError(f"--crds {path}: no {CRD} found")
+        yield from own
+    if kubeconfig:
+        from webhook.cluster.api.call import DEFINITIONS, several  # noqa: PLC0415 - most runs need no cluster
 
-    def definitions(self) -> Iterator[JsonObject]:
-        """The CustomResourceDefinitions that are named. Raises InputError and ToolError.
-
-        A path without any is an error, as a warning about each object would not say why.
-        """
-        for path in self.crds:
-            with reading(FileError):
-                own = list(definitions_among(written.object for written in manifest.read([path])))
-            if not own:
-                raise InputError(f"--crds {path}: no {_CRD} found")
-            yield from own
-        if self.kubeconfig:
-            from webhook.cluster.api.call import DEFINITIONS, several  # noqa: PLC0415 - most runs need no cluster
-
-            yield from of_cluster(ClusterSettings(), lambda api: several(api, DEFINITIONS), self.kubeconfig)
+        yield from of_cluster(ClusterSettings(), lambda api: several(api, DEFINITIONS), kubeconfig)
 
 
 def definitions_among(values: Iterable[Any]) -> Iterator[JsonObject]:
     """The CustomResourceDefinitions among decoded documents."""
-    return (value for value in values if isinstance(value, dict) and value.get("kind") == _CRD)
+    return (value for value in values if isinstance(value, dict) and value.get("kind") == CRD)
 
 
 def of_cluster(where: ClusterSettings, work: Callable[[Connection], Awaitable[T]], kubeconfig: str = "") -> T:

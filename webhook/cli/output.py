@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from secrets import token_hex
 from typing import Any
 
@@ -35,6 +35,12 @@ def harmless(text: str) -> str:
 def style(text: str, fg: str | None = None, *, bold: bool | None = None) -> str:
     """The text in a colour or in bold, for `say`."""
     return click.style(harmless(text), fg, bold=bold).replace("\x1b", _STYLE)
+
+
+def coloured(diff: Iterable[str]) -> Iterator[str]:
+    """The lines of a diff, what is added in green, what is removed in red."""
+    colours = {"+": "green", "-": "red"}
+    return (style(line, fg=colours.get(line[0])) for line in diff)
 
 
 def say(*lines: str, err: bool = False) -> None:

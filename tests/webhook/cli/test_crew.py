@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.service.commands import run
 
+from webhook.cli.check import ALONE, steps
 from webhook.cli.exits import ToolError
 from webhook.cli.findings import Result
 from webhook.cli.judging import Judge
-from webhook.cli.objects import ALONE, steps
 from webhook.files.yamlfile import Part
 
 _MANY = 5 * ALONE

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.service.commands import COMMAND
 
-from webhook.cli.objects import SMALL
+from webhook.cli.check import SMALL
 
 _MAP = "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, data: {{a: {text}}}}}\n"
 

@@ -20,8 +20,7 @@ from webhook.audit.rules import ANYBODY, NotAuditable, as_sent
 from webhook.cli import options
 from webhook.cli.exits import InputError
 from webhook.cli.findings import LINES, Finding, Level, Report, Result, unreadable
-from webhook.cli.judging import as_received, documents, schemas, steps
-from webhook.cli.objects import CRD, Source
+from webhook.cli.judging import Source, as_received, documents, path_steps, schemas
 from webhook.cli.output import say, style
 from webhook.configuration.settings import Settings
 from webhook.files import manifest
@@ -133,7 +132,7 @@ def record(finding: AuditFinding) -> dict[str, Any]:
 
 
 def _finding(finding: AuditFinding, name: str, written: Manifest | None) -> Finding:
-    line, column = (0, 0) if written is None else written.places(steps(finding.path))
+    line, column = (0, 0) if written is None else written.places(path_steps(finding.path))
     file = "" if written is None else written.file
     level, policy = LEVELS[finding.verdict], finding.policy
     return Finding(level, policy, policy, file, line, column, finding.path, finding.message, finding.remedy, name)
@@ -174,7 +173,7 @@ async def of_files(asked: Inquiry, today: date) -> int:
     for problem in walked.problems:
         report.unreadable(unreadable(problem))
     source = Source.of(walked.files)
-    known = schemas(source.context(CRD), written, release)
+    known = schemas(source.context(options.CRD), written, release)
     for item in (item for part in source.parts() for item in documents(part)):
         if isinstance(item, Result):
             report.unreadable(item)

@@ -33,8 +33,7 @@ DATA = ("json", "yaml", LINES)
 """The forms for which results need their data."""
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-_PLACE = re.compile(r"(?P<file>[^\n]+?):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.*)", re.DOTALL)
-_FILE = re.compile(r"(?P<file>[^\n:]+): (?P<message>.*)", re.DOTALL)
+_PLACE = re.compile(r"([^\n]+?)(?::(\d+)(?::(\d+))?)?: (.*)", re.DOTALL)
 _GITHUB: dict[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _GITLAB: dict[Level, str] = {"error": "major", "warning": "minor", "note": "info"}
 
@@ -105,12 +104,11 @@ class Result(NamedTuple):
 
 def unreadable(text: str) -> Result:
     """The result for input that cannot be read. text: the error, which begins with the file, and the place if known."""
-    place = _PLACE.fullmatch(text) or _FILE.fullmatch(text)
-    file, message = (place["file"], place["message"]) if place else ("", text)
-    parts = place.groupdict() if place else {}
-    line, column = int(parts.get("line") or 0), int(parts.get("column") or 0)
-    finding = Finding("error", UNREADABLE, "", file, line, column, "", message)
-    return Result(file, file or message, file, line, (finding,), data={"error": text}, counts=("not read",))
+    place = _PLACE.fullmatch(text)
+    file, line, column, message = place.groups() if place else ("", "", "", text)
+    at = file, int(line or 0), int(column or 0)
+    finding = Finding("error", UNREADABLE, "", *at, "", message)
+    return Result(file, file or message, file, at[1], (finding,), data={"error": text}, counts=("not read",))
 
 
 class Report:
@@ -141,18 +139,18 @@ class Report:
             elif result.lines and not (self._quiet and not result.findings):
                 say(*result.lines)
         elif self._form in DATA:
-            if result.data is not None:
-                self._item(result.data)
+            self._data(result.data)
         elif self._form == "github":
             for finding in result.findings:
                 click.echo(github(finding))  # noqa: TID251 - it is a command, and nothing in it another one
         elif result.findings or self._form == "junit":
             self._kept.append(result)
 
-    def _item(self, data: Any) -> None:
+    def _data(self, data: Any) -> None:
+        if data is None:
+            return
         if self._form == LINES:
-            for item in data if isinstance(data, list) else [data]:
-                write_text(f"{to_json(item, None)}\n")
+            write_text("".join(f"{to_json(item, None)}\n" for item in (data if isinstance(data, list) else [data])))
         elif self._form == "yaml":
             write_text(to_yaml([data]))
         else:
@@ -161,7 +159,10 @@ class Report:
         self._items += 1
 
     def end(self, summary: Iterable[str] = ()) -> int:
-        """Print what is left, and in text the summary. The exit code of the run."""
+        """Print what is left, and in text the summary.
+
+        The exit code of the run: 2 if something could not be read, 1 for an error, or a warning where it fails.
+        """
         if self._form == "text" and not self._quiet:
             for line in summary:
                 say(line)
@@ -173,11 +174,6 @@ class Report:
             write_text(junit(self._kept, strict=self._strict))
         elif self._form in ("sarif", "gitlab"):
             write_text({"sarif": sarif, "gitlab": gitlab}[self._form](self._kept))
-        return self.code
-
-    @property
-    def code(self) -> int:
-        """The exit code so far: 2 if something could not be read, 1 for an error, or a warning where it fails."""
         if self.counts["not read"]:
             return exits.USAGE
         return exits.REFUSED if self.counts["error"] or (self._strict and self.counts["warning"]) else exits.OK
@@ -220,28 +216,30 @@ def sarif(results: Iterable[Result]) -> str:
     findings = [finding for result in results for finding in result.findings]
     rules = {finding.code: finding.rule or finding.code for finding in findings}
     indexes = {code: index for index, code in enumerate(rules)}
+    shown = []
+    for finding in findings:
+        location: dict[str, Any] = {}
+        if finding.file:
+            location["physicalLocation"] = {"artifactLocation": {"uri": quote(finding.file)}}
+            if finding.line:
+                region = {"startLine": finding.line, **({"startColumn": finding.column} if finding.column else {})}
+                location["physicalLocation"]["region"] = region
+        if finding.object:
+            location["logicalLocations"] = [{"fullyQualifiedName": finding.object}]
+        shown.append({
+            "ruleId": finding.code,
+            "ruleIndex": indexes[finding.code],
+            "level": finding.level,
+            "message": {"text": finding.text},
+            **({"locations": [location]} if location else {}),
+        })  # fmt: skip
     driver = {
         "name": "cks-admission",
         "version": version("cks-admission"),
         "rules": [{"id": code, "shortDescription": {"text": name}} for code, name in rules.items()],
     }
-    run = {"tool": {"driver": driver}, "results": [_sarif(finding, indexes[finding.code]) for finding in findings]}
-    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
-    return to_json(log) + "\n"
-
-
-def _sarif(finding: Finding, index: int) -> dict[str, Any]:
-    message = {"text": finding.text}
-    result = {"ruleId": finding.code, "ruleIndex": index, "level": finding.level, "message": message}
-    location: dict[str, Any] = {}
-    if finding.file:
-        location["physicalLocation"] = {"artifactLocation": {"uri": quote(finding.file)}}
-        if finding.line:
-            region = {"startLine": finding.line, **({"startColumn": finding.column} if finding.column else {})}
-            location["physicalLocation"]["region"] = region
-    if finding.object:
-        location["logicalLocations"] = [{"fullyQualifiedName": finding.object}]
-    return {**result, "locations": [location]} if location else result
+    run = {"tool": {"driver": driver}, "results": shown}
+    return to_json({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
 
 
 def junit(results: Iterable[Result], *, strict: bool = False) -> str:
@@ -252,26 +250,19 @@ def junit(results: Iterable[Result], *, strict: bool = False) -> str:
     levels = ("error", "warning") if strict else ("error",)
     root = ET.Element("testsuites")
     for (group, file), members in groups.items():
-        failed = sum(any(finding.level in levels for finding in result.findings) for result in members)
-        errors = sum(result.unreadable for result in members)
-        counts = {"tests": len(members), "failures": failed - errors, "errors": errors}
-        suite = ET.SubElement(root, "testsuite", _attributes(name=group, file=file, **counts))
+        suite = ET.SubElement(root, "testsuite", name=group, file=file)
+        failed = errors = 0
         for result in members:
-            _case(suite, group, result, levels)
+            case = ET.SubElement(suite, "testcase", classname=group, name=result.name)
+            if failures := [finding for finding in result.findings if finding.level in levels]:
+                message = "; ".join(dict.fromkeys(finding.message.partition("\n")[0] for finding in failures))
+                kind = "error" if result.unreadable else "failure"
+                text = "\n".join(prose(f"{finding.file}:{finding.line}: {finding.text}") for finding in failures)
+                ET.SubElement(case, kind, message=message, type=failures[0].code).text = text
+                failed, errors = failed + 1, errors + result.unreadable
+            if others := [finding for finding in result.findings if finding.level not in levels]:
+                ET.SubElement(case, "system-out").text = "\n".join(prose(f"{f.level}: {f.text}") for f in others)
+        counts = {"tests": len(members), "failures": failed - errors, "errors": errors}
+        suite.attrib |= {name: str(count) for name, count in counts.items()}
     ET.indent(root)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}\n"
-
-
-def _case(suite: ET.Element, group: str, result: Result, levels: tuple[str, ...]) -> None:
-    case = ET.SubElement(suite, "testcase", _attributes(classname=group, name=result.name))
-    if failures := [finding for finding in result.findings if finding.level in levels]:
-        message = "; ".join(dict.fromkeys(finding.message.partition("\n")[0] for finding in failures))
-        text = "\n".join(prose(f"{finding.file}:{finding.line}: {finding.text}") for finding in failures)
-        kind = "error" if result.unreadable else "failure"
-        ET.SubElement(case, kind, _attributes(message=message, type=failures[0].code)).text = text
-    if others := [finding for finding in result.findings if finding.level not in levels]:
-        ET.SubElement(case, "system-out").text = "\n".join(prose(f"{f.level}: {f.text}") for f in others)
-
-
-def _attributes(**values: str | int) -> dict[str, str]:
-    return {name: str(value) for name, value in values.items()}

@@ -57,7 +57,6 @@ _PLACES = {
     "fmt": "author:fmt",
     "convert": "native:convert",
     **{verb: f"reviews:{verb}" for verb in ("review", "replay")},
-    "audit": "audit.audit",
 }
 """The modules of verbs, where these are not named as the verb, and the commands in them, where it is not `command`."""
 _OTHERWISE = {"version": "--version", "help": "--help", "validate": "check"}

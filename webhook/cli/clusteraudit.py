@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
@@ -20,14 +20,14 @@ from webhook.audit.audit import Judged, count
 from webhook.audit.finding import Verdict
 from webhook.audit.record import Record, by_policy
 from webhook.audit.reports import FORMS, Store
-from webhook.cli.audit.report import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
+from webhook.cli.audit import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cli.output import say, to_json, write_text
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
-from webhook.cluster.inspection.reports import FindingEvents, Place, Reports, Written, kinds, leave
+from webhook.cluster.inspection.reports import FindingEvents, Place, Reports, kinds, leave
 from webhook.configuration.rules import workload_table
 
 _AGENT: Final = "cks-admission-audit"
@@ -80,7 +80,11 @@ def _bar(*, shown: bool) -> Iterator[Any]:
 async def _run(work: ClusterAudit, output: AuditReport | _Stored, lists: Sequence[Unit], bar: Any) -> None:
     """Audit list after list. One that cannot be read is reported, unless its kind is gone. Raises ClusterError."""
     if bar is not None:
-        bar.length = sum([await _expected(work, unit) for unit in lists]) // work.part.count
+        objects = 0
+        for unit in lists:
+            with suppress(ApiError):  # nobody knows how many there are
+                objects += await work.lister.count(unit.resource, unit.namespace)
+        bar.length = objects // work.part.count
     for unit in lists:
         objects = 0
         try:
@@ -91,20 +95,11 @@ async def _run(work: ClusterAudit, output: AuditReport | _Stored, lists: Sequenc
                     bar.update(1)
         except ApiError as error:
             if error.status != 404:
-                text = f"{unit.resource.name}: not audited: {error}"
+                name, text = unit.resource.name, f"{unit.resource.name}: not audited: {error}"
                 finding = Finding("error", UNREADABLE, "", "", 0, 0, "", text)
-                name = unit.resource.name
                 output.unreadable(Result(name, name, "", 0, (finding,), data={"error": text}, counts=("not read",)))
         else:
             output.passed(unit.key, objects)
-
-
-async def _expected(work: ClusterAudit, unit: Unit) -> int:
-    """How many objects a list has; 0 if nobody knows. Raises UnreachableError."""
-    try:
-        return await work.lister.count(unit.resource, unit.namespace)
-    except ApiError:
-        return 0
 
 
 class _Stored:
@@ -150,7 +145,24 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
             f"what was found cannot be kept in a temporary file ({error}); TMPDIR names its folder"
         ) from None
     say(*done.refused, *notices.problems, err=True)
-    about = _record(asked, chosen[0].form.api_version, output, done, time.monotonic() - began)
+    counts = output.counts
+    about = Record(
+        shard=str(asked.part),
+        api=chosen[0].form.api_version,
+        ended=int(datetime.now(UTC).timestamp()),
+        seconds=round(time.monotonic() - began, 1),
+        objects=counts["objects"],
+        unreadable=counts["unreadable"],
+        verdicts={verdict: counts[verdict] for verdict in sorted(get_args(Verdict)) if counts[verdict]},
+        findings=by_policy(output.findings),
+        reports={
+            "written": done.written,
+            "unchanged": done.unchanged,
+            "removed": done.removed,
+            "refused": len(done.refused),
+        },
+        events=msgspec.structs.asdict(done.told),
+    )
     write_text(f"{to_json({'event': 'audited', **msgspec.to_builtins(about)}, None)}\n")
     name = asked.settings.audit.record
     if name and not asked.namespaces:  # an audit of some Namespaces would hide what the last whole one did
@@ -159,19 +171,3 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
         except ClusterError as error:
             say(f"no record of this audit, so that metrics show an older one: {error}", err=True)
     return USAGE if about.unreadable or done.refused else OK
-
-
-def _record(asked: Inquiry, api: str, output: _Stored, done: Written, seconds: float) -> Record:
-    reports = {"written": done.written, "unchanged": done.unchanged, "removed": done.removed}
-    return Record(
-        shard=str(asked.part),
-        api=api,
-        ended=int(datetime.now(UTC).timestamp()),
-        seconds=round(seconds, 1),
-        objects=output.counts["objects"],
-        unreadable=output.counts["unreadable"],
-        verdicts={verdict: objects for verdict in sorted(get_args(Verdict)) if (objects := output.counts[verdict])},
-        findings=by_policy(output.findings),
-        reports={**reports, "refused": len(done.refused)},
-        events=msgspec.structs.asdict(done.told),
-    )

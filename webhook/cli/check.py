@@ -125,8 +125,9 @@ def _run(
         say(f"{name} is defined more than once; the last definition counts", err=True)
 
     # The rules, and all else on which it depends what is said of an object.
-    release, workloads, coverage = settings.policies.release or NEWEST, workload_table(settings), None
+    release, coverage = settings.policies.release or NEWEST, None
     with reading(SettingsError, FileError):
+        workloads = workload_table(settings)
         written, ruleset = options.ruleset(settings, today, drafts=True)
         known = judging.schemas(own, written, release)
         facts = written.facts(today) if written else StaticFacts(today)

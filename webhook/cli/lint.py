@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.model import Policy
 from policies.kubernetes.release import Release
 from policies.lint.finding import CODES, LintFinding, UnknownCodeError, named
@@ -74,7 +73,10 @@ def _codes(option: str, given: Iterable[str]) -> set[str]:
 def _run(paths: tuple[str, ...], release: Release, codes: set[str], report: Report) -> int:
     """Review the policies and print the findings. The exit code. Raises InputError."""
     files, texts = _read(paths, release)
-    written = list(_documents(files, texts))
+    # The documents of the policies and bindings once more: what was read of them knows few places.
+    origins = [policy.origin.file for policy in files.loaded.policies]
+    origins += [binding.origin.file for binding in files.loaded.bindings]
+    written = [document for file in dict.fromkeys(origins) for document in policyfiles.parse(texts[file], file)]
     findings = [f for f in review(files.loaded, written, files.release, _bounded) if f.code in codes]
     faulty = {finding.subject for finding in findings}
     for finding in findings:
@@ -98,8 +100,13 @@ def _result(finding: LintFinding) -> Result:
         "warning", finding.code, finding.id, file, finding.line, finding.column, finding.path, finding.message,
         finding.remedy, finding.subject,
     )  # fmt: skip
+    place = style(f"{file}:{finding.line}:{finding.column}:", bold=True)
+    code = f"{style(finding.code, fg='yellow')} {finding.id}"
+    lines = [f"{place} {style('warning', fg='yellow')}: {code}: {finding.path}: {finding.message}"]
+    lines += (f"  {line}" for line in finding.excerpt)
+    lines += [f"  hint: {finding.remedy}"] if finding.remedy else []
     data = {**found._asdict(), "excerpt": "\n".join(finding.excerpt)}
-    return Result(file, named, file, finding.line, (found,), tuple(_text(finding)), data)
+    return Result(file, named, file, finding.line, (found,), tuple(lines), data)
 
 
 def _read(paths: tuple[str, ...], release: Release) -> tuple[PolicyFiles, Mapping[str, str]]:
@@ -112,14 +119,6 @@ def _read(paths: tuple[str, ...], release: Release) -> tuple[PolicyFiles, Mappin
     if not files.loaded.policies:
         raise InputError(f"{', '.join(paths)}: no ValidatingAdmissionPolicy or MutatingAdmissionPolicy found")
     return files, texts
-
-
-def _documents(files: PolicyFiles, texts: Mapping[str, str]) -> Iterator[Document]:
-    """The documents of the policies and bindings once more: what was read of them knows few places."""
-    loaded = files.loaded
-    origins = [policy.origin for policy in loaded.policies] + [binding.origin for binding in loaded.bindings]
-    for file in dict.fromkeys(origin.file for origin in origins):
-        yield from policyfiles.parse(texts[file], file)
 
 
 def _type_checking(files: PolicyFiles, form: str) -> int:
@@ -138,12 +137,3 @@ def _type_checking(files: PolicyFiles, form: str) -> int:
             statuses[policy.name] = {"expressionWarnings": entries} if entries else {}
     write([{"name": name, "typeChecking": s} for name, s in statuses.items()], "yaml" if form == "text" else form)
     return exits.REFUSED if any(statuses.values()) else exits.OK
-
-
-def _text(finding: LintFinding) -> Iterator[str]:
-    place = style(f"{finding.file}:{finding.line}:{finding.column}:", bold=True)
-    code = f"{style(finding.code, fg='yellow')} {finding.id}"
-    yield f"{place} {style('warning', fg='yellow')}: {code}: {finding.path}: {finding.message}"
-    yield from (f"  {line}" for line in finding.excerpt)
-    if finding.remedy:
-        yield f"  hint: {finding.remedy}"

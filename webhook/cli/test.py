@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from msgspec.structs import replace
@@ -23,36 +22,12 @@ from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import findings, options, watching
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Report, Result
-from webhook.cli.output import say, style, to_yaml
+from webhook.cli.judging import path_steps
+from webhook.cli.output import coloured, say, style, to_yaml
 from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles
-
-
-class _Verdict(NamedTuple):
-    """A case, its line in the file, and the actual result."""
-
-    case: Case
-    line: int
-    actual: Expectation
-
-    @property
-    def passed(self) -> bool:
-        return self.actual == self.case.expect
-
-
-class _Run(NamedTuple):
-    """A suite that was run; `warnings`: of the documents that it names, and of its objects."""
-
-    file: Path
-    name: str
-    verdicts: list[_Verdict]
-    warnings: list[str]
-
-    @property
-    def failed(self) -> list[_Verdict]:
-        return [verdict for verdict in self.verdicts if not verdict.passed]
 
 
 @click.command("test")
@@ -98,64 +73,45 @@ def _tested(
     paths: tuple[str, ...], pattern: str, junit: Path | None, release: Release, report: Report, *, verbose: bool
 ) -> int:
     """Run the suites and print the results. The exit code. Raises InputError."""
-    problems = [f"{path}: no suites found" for path in paths if not _found(path)]
-    runs = []
+    problems, files = [], dict[Path, None]()
+    for path in paths:
+        below = sorted(Path(path).rglob("*.yaml")) if Path(path).is_dir() else []
+        suites_of = [file for file in below if policyfiles.is_suite(file) and file.is_file()]
+        suites_of = suites_of if Path(path).is_dir() else [Path(path)]
+        problems += [] if suites_of else [f"{path}: no suites found"]
+        files |= dict.fromkeys(suites_of)
+    runs, doubts = [], []
     today = datetime.now(UTC).date()
-    for file in dict.fromkeys(file for path in paths for file in _found(path)):
+    for file in files:
         try:
-            runs.append(_run(file, today, pattern, release))
+            results, warnings = _run(file, today, pattern, release, verbose=verbose)
+            runs += [results] if results else []
+            doubts += warnings if results else []
         except InputError as error:
             problems += [error.message]
     if problems:
         raise InputError("\n".join(dict.fromkeys(problems)))
-    runs = [run for run in runs if run.verdicts]
     if pattern and not runs:
         raise InputError(f"--run {pattern}: no case has such a name")
     if junit is not None:
-        text = findings.junit([result.shown for run in runs for result in _results(run, verbose=False)])
+        text = findings.junit([result.shown for results in runs for result in results])
         try:
             junit.write_text(text, encoding="utf-8")
         except OSError as error:
             raise InputError(f"{junit}: cannot be written: {error.strerror}") from None
-    say(*dict.fromkeys(warning for run in runs for warning in run.warnings), err=True)
-    for result in (result for run in runs for result in _results(run, verbose=verbose)):
+    say(*dict.fromkeys(doubts), err=True)
+    for result in (result for results in runs for result in results):
         report.add(result)
-    count, failed = sum(len(run.verdicts) for run in runs), sum(len(run.failed) for run in runs)
-    return report.end([f"{count - failed} of {count} cases passed in {len(runs)} suite{'s' * (len(runs) != 1)}"])
+    failed = report.counts["error"]
+    suffix = "s" * (len(runs) != 1)
+    return report.end([f"{report.total - failed} of {report.total} cases passed in {len(runs)} suite{suffix}"])
 
 
-def _results(run: _Run, *, verbose: bool) -> Iterator[Result]:
-    """A result for each case; the lines of a suite stand with its first one."""
-    head = f"{run.file}: {run.name}: {len(run.verdicts) - len(run.failed)} of {len(run.verdicts)} cases passed"
-    # Who wants to hear of failures only is told of the suite with its first one.
-    first = run.failed[0] if run.failed and not verbose else run.verdicts[0]
-    for verdict in run.verdicts:
-        failures: tuple[Finding, ...] = ()
-        if not verdict.passed:
-            message = "\n".join([_difference(verdict.case.expect, verdict.actual), *_diff(verdict)])
-            place = str(run.file), verdict.line, 0, ""
-            failures = (Finding("error", "case", "a case of a suite", *place, message, "", verdict.case.name),)
-        lines = ((head,) if verdict is first else ()) + tuple(_text(run, verdict, verbose=verbose))
-        data = {
-            "suite": run.name,
-            "file": str(run.file),
-            "line": verdict.line,
-            "case": verdict.case.name,
-            "passed": verdict.passed,
-            "findings": [made._asdict() for made in failures],
-        }
-        yield Result(run.name, verdict.case.name, str(run.file), verdict.line, failures, lines, data)
+def _run(file: Path, today: date, pattern: str, release: Release, *, verbose: bool) -> tuple[list[Result], list[str]]:
+    """A result for each case of a suite that is asked for, and warnings of what it names and of its objects.
 
-
-def _found(path: str) -> tuple[Path, ...]:
-    if not Path(path).is_dir():
-        return (Path(path),)
-    files = sorted(Path(path).rglob("*.yaml"))
-    return tuple(file for file in files if policyfiles.is_suite(file) and file.is_file())
-
-
-def _run(file: Path, today: date, pattern: str, release: Release) -> _Run:
-    """Read a suite and what it names, and run the cases that are asked for. Raises InputError with all problems."""
+    Raises InputError with all problems.
+    """
     with bounded(str(file)):
         document = _document(file)
         suite = _suite(file, document)
@@ -169,16 +125,61 @@ def _run(file: Path, today: date, pattern: str, release: Release) -> _Run:
             decisions=policies.rights,
             release=release,
         )
-    verdicts = []
+    results = []
     for index, case in enumerate(suite.cases):
         if not pattern or matches_glob(case.name, [pattern]):
             line = document.line(("cases", index))
             with bounded(f"{file}:{line}: {case.name}", "judge"):
-                read = run.received(case)
-                verdicts.append(_Verdict(read, line, run.outcome(read)))
+                received = run.received(case)
+                results.append(_result(file, suite.name, line, received, run.outcome(received), verbose=verbose))
+    # The line of a suite stands with its first case, or with its first failure for who wants to hear of these only.
+    failed = [index for index, result in enumerate(results) if result.findings]
+    if results:
+        head = f"{file}: {suite.name}: {len(results) - len(failed)} of {len(results)} cases passed"
+        first = failed[0] if failed and not verbose else 0
+        results[first] = results[first]._replace(lines=(head, *results[first].lines))
     schemas = Schemas(release, options.definitions_among(known.value for known in policies.loaded.context))
-    warnings = [*map(str, policies.loaded.warnings), *_flaws(document, schemas)]
-    return _Run(file, suite.name, verdicts, warnings)
+    return results, [*map(str, policies.loaded.warnings), *_flaws(document, schemas)]
+
+
+def _result(file: Path, suite: str, line: int, case: Case, actual: Expectation, *, verbose: bool) -> Result:
+    """What came of a case: if it differs from what is expected, how, as a diff of all texts and of the objects."""
+    expected, passed = case.expect, actual == case.expect
+    failures, lines = [], list[str]()
+    if passed and verbose:
+        lines.append(f"  {file}:{line}: {style(case.name, fg='green')}: passed")
+    if not passed:
+        before, after = (
+            "\n".join([
+                f"verdict: {outcome.verdict}",
+                *(f"message: {text}" for text in outcome.messages),
+                *(f"warning: {text}" for text in outcome.warnings),
+                *(f"audit: {text}" for text in outcome.audit),
+            ]).split("\n")
+            for outcome in (expected, actual)
+        )  # fmt: skip
+        diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=len(before) + len(after))
+        shown = [one for one in diff if not one.startswith("@@")]
+        message = f"expected {expected.verdict}, found {actual.verdict}"
+        if expected.verdict == actual.verdict:
+            # With some context only, as objects may be large.
+            old, new = (to_yaml(dict(one.patched or case.object or {})).splitlines() for one in (expected, actual))
+            shown += difflib.unified_diff(old, new, "expected object", "found object", lineterm="")
+            are_same = replace(expected, patched=None) == replace(actual, patched=None)
+            message = "the objects differ" if are_same else "the texts differ"
+        lines.append(f"  {file}:{line}: {style(case.name, fg='red', bold=True)}")
+        lines += (f"    {one}" for one in coloured(shown))
+        words = "\n".join([message, *shown])
+        failures.append(Finding("error", "case", "a case of a suite", str(file), line, 0, "", words, "", case.name))
+    data = {
+        "suite": suite,
+        "file": str(file),
+        "line": line,
+        "case": case.name,
+        "passed": passed,
+        "findings": [failure._asdict() for failure in failures],
+    }
+    return Result(suite, case.name, str(file), line, tuple(failures), tuple(lines), data)
 
 
 def _flaws(document: YamlDocument, schemas: Schemas) -> Iterator[str]:
@@ -221,8 +222,7 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
     except SuiteError as error:
         problems = []
         for problem in error.problems:  # each begins with a path
-            steps = re.findall(r"[^.\[\]]+", problem.partition(": ")[0])
-            line = document.line([int(step) if step.isdecimal() else step for step in steps])
+            line = document.line(path_steps(problem.partition(": ")[0]))
             problems.append(f"{file}:{line}: {problem}")
         raise InputError("\n".join(dict.fromkeys(problems))) from None
 
@@ -248,41 +248,3 @@ def target(group: str, kind: str) -> KindTarget:
     shown = {"apiVersion": f"{group}/v1".lstrip("/"), "kind": kind}
     request = manifest.request(shown, None, user=UserInfo(), namespace="any")
     return KindTarget(request.resource.resource, "Namespaced" if request.namespace else "Cluster")
-
-
-def _text(run: _Run, verdict: _Verdict, *, verbose: bool) -> Iterator[str]:
-    if verdict.passed:
-        if verbose:
-            yield f"  {run.file}:{verdict.line}: {style(verdict.case.name, fg='green')}: passed"
-        return
-    colours = {"+": "green", "-": "red"}
-    yield f"  {run.file}:{verdict.line}: {style(verdict.case.name, fg='red', bold=True)}"
-    for line in _diff(verdict):
-        yield "    " + style(line, fg=colours.get(line[0]))
-
-
-def _diff(verdict: _Verdict) -> list[str]:
-    """The diff of all texts, and of the resulting objects with some context."""
-    expected, actual = verdict.case.expect, verdict.actual
-    before, after = list(_lines(expected)), list(_lines(actual))
-    diff = difflib.unified_diff(before, after, "expected", "found", lineterm="", n=len(before) + len(after))
-    lines = [line for line in diff if not line.startswith("@@")]
-    if expected.verdict == actual.verdict:
-        written = verdict.case.object or {}
-        objects = [to_yaml(dict(outcome.patched or written)).splitlines() for outcome in (expected, actual)]
-        lines += difflib.unified_diff(objects[0], objects[1], "expected object", "found object", lineterm="")
-    return lines
-
-
-def _lines(outcome: Expectation) -> Iterator[str]:
-    yield f"verdict: {outcome.verdict}"
-    for name, texts in (("message", outcome.messages), ("warning", outcome.warnings), ("audit", outcome.audit)):
-        for text in texts:
-            yield from f"{name}: {text}".split("\n")
-
-
-def _difference(expected: Expectation, actual: Expectation) -> str:
-    if expected.verdict != actual.verdict:
-        return f"expected {expected.verdict}, found {actual.verdict}"
-    same_texts = replace(expected, patched=None) == replace(actual, patched=None)
-    return "the objects differ" if same_texts else "the texts differ"

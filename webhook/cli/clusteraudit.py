@@ -20,7 +20,7 @@ from webhook.audit.audit import Judged, count
 from webhook.audit.finding import Verdict
 from webhook.audit.record import Record, by_policy
 from webhook.audit.reports import FORMS, Store
-from webhook.cli.audit import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
+from webhook.cli.auditreport import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
 from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cli.output import say, to_json, write_text

@@ -31,16 +31,14 @@ from policies.engine.request import (
 from policies.engine.ruleset import RuleSet
 from policies.objects.fieldpath import lookup, render
 from policies.podspec import node_demand
-from policies.topology.annotation import ANNOTATIONS, GATE
-from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET
+from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET, podcount
 from policies.topology.nodes.manifest import PodManifest
 from policies.topology.nodes.tree import Machine, count, path
 from policies.topology.nodes.tree import Path as Domain
-from policies.topology.podcount import podcount
+from policies.topology.placement import ANNOTATIONS, GATE, meets
 from policies.topology.rule import RULE, Explained, TopologyPlacement, gangs
 from policies.topology.schemes import Judge, mentions
 from policies.topology.template import Template
-from policies.topology.term import meets
 from policies.topology.topology import Level, natural
 from policies.vocabulary import HOSTNAME
 from webhook.cli import exits, options

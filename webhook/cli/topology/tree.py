@@ -14,7 +14,7 @@ from policies.engine.match import EVERYTHING, SelectorRequirement
 from policies.engine.violation import listed, printable
 from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, best_topology, flaws, path, suited
 from policies.topology.nodes.tree import tree as grow
-from policies.topology.term import alternatives
+from policies.topology.placement import alternatives
 from policies.topology.topology import Topology, natural
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError

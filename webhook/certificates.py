@@ -18,7 +18,7 @@ from certs.material import issued_by, titled
 from certs.plan import Ensured
 from certs.serving import FollowedFiles, ServingContext
 from certs.store import DirectoryStore, ensure
-from webhook.cluster.replicas.replica import Replica
+from webhook.cluster.replicas.lease import Replica
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
 from webhook.registration.registrar import Registrar

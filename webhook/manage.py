@@ -17,8 +17,8 @@ from webhook.certificates import Renewed, Upkeep
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.replicas.checks import Leader, SchedulingProbe, checks
+from webhook.cluster.replicas.lease import Replica, joined
 from webhook.cluster.replicas.pods import ReplicaPods
-from webhook.cluster.replicas.replica import Replica, joined
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
 from webhook.cluster.watches.secrets import SecretStore
 from webhook.composition import keeper, run, stop_signal
@@ -165,7 +165,7 @@ def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep:
     async def look() -> None:
         registrar.look()
 
-    run(stack, "replicas", parts.pods.run())
+    run(stack, "replicas", parts.pods.ask())
     run(stack, "upkeep", upkeep.run())
     run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, look))
     run(stack, "policies", parts.keeper.run(look))

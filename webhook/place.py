@@ -17,8 +17,7 @@ from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
-from webhook.cluster.replicas.lease import Leadership
-from webhook.cluster.replicas.replica import identity
+from webhook.cluster.replicas.lease import Leadership, identity
 from webhook.cluster.watches.cluster import WatchAges, follow
 from webhook.composition import run, stop_signal
 from webhook.configuration import rules

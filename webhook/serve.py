@@ -25,7 +25,7 @@ from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.facts.scheduling import Ask
 from webhook.cluster.placer.gates import PlacerLookout
 from webhook.cluster.replicas.checks import Leader, checks
-from webhook.cluster.replicas.replica import Replica, joined
+from webhook.cluster.replicas.lease import Replica, joined
 from webhook.cluster.replicas.webhooks import Recognition, Webhooks
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
 from webhook.composition import (

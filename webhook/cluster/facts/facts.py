@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -37,8 +37,10 @@ from webhook.cluster.facts.scheduling import Ask, SchedulingSupport
 from webhook.cluster.facts.workloads import WORKLOADS, GroupKind, search
 from webhook.cluster.watches.optional import VERSIONS, Devices, NodePools, Topologies
 from webhook.cluster.watches.parameters import ClusterParameters
-from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
+from webhook.cluster.watches.reflector import Cache, Following, Reflector, cancelled
 
+K = TypeVar("K")
+T = TypeVar("T")
 REVIEWS_PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 # kube-apiserver keeps allowed answers of a webhook for 5 minutes and others for 30 s, but those of RBAC not at all. So
 # the time is only as long as a burst of writes of one user: who loses or gets a right notices it here in 10 s.
@@ -59,48 +61,84 @@ class _Review(msgspec.Struct):
 _REVIEW = msgspec.json.Decoder(_Review)
 
 
-class AccessReviews:
-    """Answers authorization checks of CEL expressions by SubjectAccessReviews, and keeps the answers for some seconds.
+class _Answers(Generic[K, T]):
+    """Answers of the API server, which are kept for some seconds. Concurrent questions about a key are one request.
 
-    kube-apiserver keeps those of its webhook authorizer alike (k8s.io/apiserver's plugin/pkg/authorizer/webhook).
-    Errors are not kept: expressions see them with `errored()`. Concurrent questions about a check are one request.
+    seconds: how long one is kept.
     """
 
-    def __init__(self, api: ApiClient, clock: Clock) -> None:
+    def __init__(self, api: ApiClient, clock: Clock, seconds: float) -> None:
         self._api = api
         self._clock = clock
-        self._answers: OrderedDict[Check, tuple[float, CheckAnswer]] = OrderedDict()
-        self._running: dict[Check, asyncio.Task[CheckAnswer]] = {}
-        self._free = asyncio.Semaphore(AT_ONCE)
+        self._seconds = seconds
+        self._kept: OrderedDict[K, tuple[float, T]] = OrderedDict()
+        self._running: dict[K, asyncio.Task[T]] = {}
 
-    async def review(self, check: Check, seconds: float) -> CheckAnswer:
-        """The answer to a check; an errored one if there is none within the time limit."""
-        until, kept = self._answers.get(check, (0.0, None))
-        if kept is not None and self._clock.monotonic() < until:
-            self._answers.move_to_end(check)
-            return kept
-        task = self._running.get(check)
-        if task is None:
-            task = self._running[check] = asyncio.create_task(self._ask(check), name="access review")
-            task.add_done_callback(lambda _: self._running.pop(check))
-        # If one caller times out or is cancelled, the others still get the answer.
-        done, _ = await asyncio.wait([task], timeout=seconds)
-        if not done:
-            return _late(seconds)
-        return _errored("the service is shutting down") if task.cancelled() else task.result()
+    def get(self, key: K) -> T | None:
+        """The answer, if it was read recently."""
+        until, answer = self._kept.get(key, (0.0, None))
+        if answer is None or self._clock.monotonic() >= until:
+            return None
+        self._kept.move_to_end(key)
+        return answer
 
     async def stop(self) -> None:
         """Cancel the current questions."""
         await cancelled(self._running.values())
+
+    async def _ask(self, key: K) -> T:
+        raise NotImplementedError
+
+    async def _asked(self, key: K, seconds: float) -> asyncio.Task[T] | None:
+        """The question when it has ended; None if it has not within these seconds."""
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(self._ask(key), name=f"read {type(key).__name__}")
+
+            def ended(task: asyncio.Task[T]) -> None:
+                del self._running[key]
+                if not task.cancelled():
+                    task.exception()  # retrieve it, in case nobody waits any more
+
+            task.add_done_callback(ended)
+        # If one caller times out or is cancelled, the others still get the answer.
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        return task if done else None
+
+    def _keep(self, key: K, answer: T, since: float) -> None:
+        """Keep an answer, and forget those that are old or were used least recently."""
+        self._kept[key] = since + self._seconds, answer
+        now = self._clock.monotonic()
+        while len(self._kept) > MOST_KEPT or (self._kept and next(iter(self._kept.values()))[0] <= now):
+            self._kept.popitem(last=False)
+
+
+class AccessReviews(_Answers[Check, CheckAnswer]):
+    """Answers authorization checks of CEL expressions by SubjectAccessReviews, and keeps the answers for some seconds.
+
+    kube-apiserver keeps those of its webhook authorizer alike (k8s.io/apiserver's plugin/pkg/authorizer/webhook).
+    Errors are not kept: expressions see them with `errored()`.
+    """
+
+    def __init__(self, api: ApiClient, clock: Clock) -> None:
+        super().__init__(api, clock, REVIEW_SECONDS)
+        self._free = asyncio.Semaphore(AT_ONCE)
+
+    async def review(self, check: Check, seconds: float) -> CheckAnswer:
+        """The answer to a check; an errored one if there is none within the time limit."""
+        if kept := self.get(check):
+            return kept
+        task = await self._asked(check, seconds)
+        if task is None:
+            return _late(seconds)
+        return _errored("the service is shutting down") if task.cancelled() else task.result()
 
     async def _ask(self, check: Check) -> CheckAnswer:
         async with self._free:
             asked = self._clock.monotonic()  # before the question, so that no answer is kept for longer
             answer = await review(self._api, check, READ_SECONDS)
         if answer.error is None and len(msgspec.json.encode(subject_access_review(check))) <= LONGEST_KEPT:
-            self._answers[check] = asked + REVIEW_SECONDS, answer
-            if len(self._answers) > MOST_KEPT:
-                self._answers.popitem(last=False)
+            self._keep(check, answer, asked)
         return answer
 
 
@@ -136,70 +174,39 @@ NAMESPACES_PATH = "/api/v1/namespaces"
 NAMESPACE_SECONDS = 5.0
 
 
-class NamespaceReads:
-    """Reads Namespaces and caches the answers for a few seconds. Concurrent reads of a Namespace are one request."""
+class NamespaceReads(_Answers[str, Namespace]):
+    """Reads Namespaces and keeps them for some seconds. One that does not exist has only its name and name label."""
 
     def __init__(self, api: ApiClient, clock: Clock) -> None:
-        self._api = api
-        self._clock = clock
-        self._answers: dict[str, tuple[float, Namespace]] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
-
-    def get(self, name: str) -> Namespace | None:
-        """The Namespace, if it was read recently. One that does not exist has only its name and name label."""
-        until, namespace = self._answers.get(name, (0.0, None))
-        return namespace if self._clock.monotonic() < until else None
+        super().__init__(api, clock, NAMESPACE_SECONDS)
 
     async def read(self, name: str, seconds: float) -> None:
         """Read a Namespace for `get`. Raises FactUnavailable."""
-        task = self._running.get(name)
-        if task is None:
-            task = self._running[name] = asyncio.create_task(self._read(name), name=f"read namespace {name}")
-            task.add_done_callback(lambda done: self._ended(name, done))
-        # If one caller times out or is cancelled, the others still get the answer.
-        done, _ = await asyncio.wait([task], timeout=seconds)
+        task = await self._asked(name, seconds)
         what = f"namespace {name} could not be read"
-        if not done:
+        if task is None:
             raise FactUnavailable(f"{what}: the API server at {self._api.configuration.host} took over {seconds:.1f} s")
         if task.cancelled():
             raise FactUnavailable(f"{what}: the service is shutting down")
         if error := task.exception():
             raise FactUnavailable(f"{what}: {error}") from error
 
-    async def stop(self) -> None:
-        """Cancel the current reads."""
-        await cancelled(self._running.values())
-
-    async def _read(self, name: str) -> None:
-        # Any other string is not the name of a Namespace, and must not become part of a path.
-        namespace = await self._ask(name) if is_dns_label(name) else None
-        now = self._clock.monotonic()
-        self._answers = {known: answer for known, answer in self._answers.items() if answer[0] > now}
-        self._answers[name] = (now + NAMESPACE_SECONDS, namespace or _missing(name))
-
-    async def _ask(self, name: str) -> Namespace | None:
-        call = Call("GET", f"{NAMESPACES_PATH}/{name}", seconds=READ_SECONDS)
-        try:
-            return namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))
-        except ApiError as error:
-            if error.status == 404:
-                return None
-            raise
-        except UNREADABLE as error:
-            raise ClusterError(f"the answer to GET {call.path} is not a Namespace: {error}") from error
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        del self._running[name]
-        if not task.cancelled():
-            task.exception()  # retrieve it, in case nobody waits any more
+    async def _ask(self, name: str) -> Namespace:
+        labels = {NAME_LABEL: name}
+        namespace = Namespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
+        if is_dns_label(name):  # any other string is not the name of a Namespace, and must not become part of a path
+            call = Call("GET", f"{NAMESPACES_PATH}/{name}", seconds=READ_SECONDS)
+            try:
+                namespace = namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+            except UNREADABLE as error:
+                raise ClusterError(f"the answer to GET {call.path} is not a Namespace: {error}") from error
+        self._keep(name, namespace, self._clock.monotonic())
+        return namespace
 
 
-def _missing(name: str) -> Namespace:
-    labels = {NAME_LABEL: name}
-    return Namespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
-
-
-T = TypeVar("T")
 _PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _NO_CLASSES: frozenset[str] = frozenset()
 
@@ -255,7 +262,7 @@ class KnownFacts(Facts, frozen=True):
         return self.cluster.clock.now().astimezone(UTC).date()
 
 
-class ClusterFacts:
+class ClusterFacts(Following):
     """Follows a cluster, and reads what is missing in `known`.
 
     api: the connection, which the caller closes. watch_nodes: whether a rule needs Nodes, of which there are many.
@@ -286,63 +293,41 @@ class ClusterFacts:
         self.reads, self._access = NamespaceReads(api, clock), AccessReviews(api, clock)
         self.support = SchedulingSupport(support, clock)
         self.devices = Devices(api, clock)
-        self._watch_devices = watch_devices
         self.topologies = Topologies(api, VERSIONS if watch_topologies else {}, clock)
         self.pools = NodePools(api, clock, watch=watch_pools)
         self.parameters = ClusterParameters(api, clock)
-        self._reflectors: list[Reflector[Any]] = [Reflector(api, NAMESPACES, NAMESPACES_PATH, self.namespaces, clock)]
         self.nodes = Cache[WatchedNode, str, Node](name_of, node_of)
-        if watch_nodes:
-            self._reflectors.append(Reflector(api, NODES, "/api/v1/nodes", self.nodes, clock))
         self.classes = Cache[PriorityClassObject, str, PriorityClassObject](name_of, lambda item: item)
-        # Rules do without them, so nothing waits for their first list.
-        priorities = Reflector(api, PRIORITY_CLASSES, _PRIORITY_CLASSES, self.classes, clock)
-        self._optional: list[Reflector[Any]] = [priorities] if watch_priorities else []
         self.known: Facts = KnownFacts(self)
-        self._tasks: list[asyncio.Task[NoReturn]] = []
-
-    async def start(self) -> None:
-        """Begin to follow the cluster; `unsynced` lists what has not arrived yet."""
-        running = {follower.resource.name: follower.run() for follower in (*self._reflectors, *self._optional)}
-        if self._watch_devices:
-            running["devices"] = self.devices.run()
-        if self.support.asks:
-            running["workload scheduling"] = self.support.run()
-        running |= {f"topologies of {group}": followed.run() for group, followed in self.topologies.groups.items()}
-        running |= {f"node pools of {group}": followed.run() for group, followed in self.pools.groups.items()}
-        self._tasks = [asyncio.create_task(work, name=name) for name, work in running.items()]
+        parts: list[tuple[bool, Following]] = [
+            (True, Reflector(api, NAMESPACES, NAMESPACES_PATH, self.namespaces, clock)),
+            (watch_nodes, Reflector(api, NODES, "/api/v1/nodes", self.nodes, clock)),
+            (watch_devices, self.devices),
+            (True, self.topologies),
+        ]
+        self._awaited = [part for used, part in parts if used]
+        # Rules do without these, so nothing waits for their first lists.
+        parts += [
+            (watch_priorities, Reflector(api, PRIORITY_CLASSES, _PRIORITY_CLASSES, self.classes, clock)),
+            (True, self.pools),
+            (support is not None, self.support),
+        ]
+        self.parts = [part for used, part in parts if used]
 
     async def stop(self) -> None:
         """Stop following. The facts stay available, but are not updated any more."""
-        await cancelled(self._tasks)
-        self._tasks = []
+        await super().stop()
         await self.reads.stop()
         await self._access.stop()
         await self.parameters.stop()
 
     def reflectors(self) -> list[Reflector[Any]]:
         """What is followed now."""
-        sources = (self.devices, self.topologies, self.pools, self.parameters)
-        own = (*self._reflectors, *self._optional)
-        return [*own, *(reflector for source in sources for reflector in source.reflectors())]
+        return [*super().reflectors(), *self.parameters.reflectors()]
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons. Always empty after the first lists have arrived."""
-        return [
-            *(reason for reflector in self._reflectors for reason in reflector.unsynced()),
-            *(self.devices.unsynced() if self._watch_devices else ()),
-            *self.topologies.unsynced(),
-        ]
-
-    def problems(self) -> list[str]:
-        """What is not up to date, with reasons."""
-        problems = [
-            f"{follower.resource.name}: {follower.problem}"
-            for follower in (*self._reflectors, *self._optional)
-            if follower.problem
-        ]
-        support = [f"workload scheduling: {self.support.problem}"] if self.support.problem else []
-        return [*problems, *self.devices.problems(), *self.topologies.problems(), *self.pools.problems(), *support]
+        return [reason for part in self._awaited for reason in part.unsynced()]
 
     async def read(self, key: Key[T], seconds: float) -> T:
         """The value of a key that is missing in `known`. Raises FactUnavailable, and Missing if reading found nothing.
@@ -351,8 +336,13 @@ class ClusterFacts:
         Parameters are awaited. References contain the kinds that could not be searched in time. A check without an
         answer in time becomes an errored one.
         """
+
+        async def namespace(key: NamespaceKey, seconds: float) -> Namespace:
+            await self.reads.read(key.name, seconds)
+            return self.known.look_up(key)
+
         readers: Mapping[type[Key[Any]], Callable[[Any, float], Awaitable[Any]]] = {
-            NamespaceKey: self._read_namespace,
+            NamespaceKey: namespace,
             ParametersKey: self.parameters.read,
             ReferencesKey: lambda key, seconds: search(self.api, self.workloads, key.topology, seconds),
             Check: self._access.review,
@@ -362,15 +352,7 @@ class ClusterFacts:
         value: T = await readers[type(key)](key, seconds)
         return value
 
-    async def _read_namespace(self, key: NamespaceKey, seconds: float) -> Namespace:
-        await self.reads.read(key.name, seconds)
-        return self.known.look_up(key)
-
     def control_plane_namespaces(self) -> tuple[str, ...]:
         """The names of the control-plane Namespaces, sorted."""
-        names = (
-            name
-            for name, namespace in self.namespaces.by_key.items()
-            if namespace.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE
-        )
-        return tuple(sorted(names))
+        known = self.namespaces.by_key.items()
+        return tuple(sorted(name for name, one in known if one.labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE))

@@ -25,6 +25,7 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import path as registered_at
+from webhook.cluster.watches.reflector import Following
 
 SECONDS = 60.0
 """The time between questions: gates change when an API server starts again."""
@@ -108,11 +109,13 @@ async def flavors(api: ApiClient, key: FlavorsKey, seconds: float) -> frozenset[
     return frozenset(str(name) for name in names if name)
 
 
-class SchedulingSupport:
+class SchedulingSupport(Following):
     """Asks once a minute what the cluster supports, and logs when that changes. current: the last answer.
 
     ask: None if nobody needs to know. A failure is an answer, too: there is no support, with the reason.
     """
+
+    name = "workload scheduling"
 
     def __init__(self, ask: Ask | None, clock: Clock) -> None:
         self.current = Support(reason="it is not known yet" if ask else "topology.workloadScheduling is off")
@@ -120,15 +123,9 @@ class SchedulingSupport:
         self._clock = clock
         self._log = structlog.get_logger()
 
-    @property
-    def asks(self) -> bool:
-        """Whether somebody needs to know."""
-        return self._ask is not None
-
-    @property
-    def problem(self) -> str:
-        """Why there is no support, although it is asked for; empty if there is."""
-        return self.current.reason if self._ask else ""
+    def problems(self) -> list[str]:
+        """Why there is no support, although it is asked for."""
+        return [f"{self.name}: {self.current.reason}"] if self._ask and self.current.reason else []
 
     async def run(self) -> NoReturn:
         """Ask until cancelled."""

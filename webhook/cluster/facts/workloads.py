@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -51,16 +52,6 @@ class _Metadata(msgspec.Struct, rename="camel"):
     annotations: _Annotations | None = None
     owner_references: list[_Owner] | None = None
 
-    def names(self, topology: str) -> bool:
-        """Whether the object names a topology and is not being deleted."""
-        named = self.annotations.topology if self.annotations else None
-        return named is not None and named.strip() == topology and not self.deletion_timestamp
-
-    @property
-    def is_owned(self) -> bool:
-        """Whether a controller owns the object. Then the owner names the topology, too."""
-        return any(owner.controller for owner in self.owner_references or ())
-
 
 class _Item(msgspec.Struct):
     metadata: _Metadata
@@ -73,15 +64,16 @@ _WHOLE = msgspec.json.Decoder(dict[str, Any])
 async def search(api: ApiClient, workloads: Iterable[GroupKind], topology: str, seconds: float) -> References:
     """The workloads of some kinds that name a topology, and the kinds that could not be searched in time."""
     progress = _Search(api, workloads, topology)
-    try:
+    with suppress(TimeoutError):  # the result contains what is left
         async with asyncio.timeout(seconds * SHARE), asyncio.TaskGroup() as tasks:
             for group in dict.fromkeys(group for group, _ in progress.left):
                 tasks.create_task(progress.group(group, tasks))
-    except TimeoutError:
-        pass  # the result contains what is left
+    by_reason: dict[str, list[str]] = {}
+    for (_, kind), reason in sorted(progress.left.items(), key=lambda item: item[0][1]):
+        by_reason.setdefault(reason, []).append(kind)
+    incomplete = "; ".join(f"{listed(kinds, _SHOWN)} ({reason})" for reason, kinds in sorted(by_reason.items()))
     # A Pod that waits stands for its root, which may have the annotation in a template only.
-    names = {*progress.names, *(progress.roots - progress.owned)}
-    return References(tuple(sorted(names)), progress.incomplete())
+    return References(tuple(sorted({*progress.names, *(progress.roots - progress.owned)})), incomplete)
 
 
 class _Search:
@@ -91,21 +83,11 @@ class _Search:
     """
 
     def __init__(self, api: ApiClient, workloads: Iterable[GroupKind], topology: str) -> None:
-        self.names: set[str] = set()
-        self.roots: set[str] = set()
-        self.owned: set[str] = set()
+        self.names, self.roots, self.owned = set[str](), set[str](), set[str]()
         self.left = dict.fromkeys(workloads, _LATE)
         self._api = api
         self._topology = topology
         self._free = asyncio.Semaphore(AT_ONCE)
-        self._log = structlog.get_logger()
-
-    def incomplete(self) -> str:
-        """The kinds that were not searched completely, with short reasons; empty if there are none."""
-        by_reason: dict[str, list[str]] = {}
-        for (_, kind), reason in sorted(self.left.items(), key=lambda item: item[0][1]):
-            by_reason.setdefault(reason, []).append(kind)
-        return "; ".join(f"{listed(names, _SHOWN)} ({reason})" for reason, names in sorted(by_reason.items()))
 
     async def group(self, group: str, tasks: asyncio.TaskGroup) -> None:
         """Start a task for each installed kind of a group, which searches its objects."""
@@ -119,44 +101,54 @@ class _Search:
             if group_kind[1] not in served:
                 del self.left[group_kind]
         for kind, place in served.items():
-            tasks.create_task(self._kind(group, kind, place))
+            tasks.create_task(self._kind((group, kind), place))
 
-    async def _kind(self, group: str, kind: str, place: ServedResource) -> None:
+    async def _kind(self, group_kind: GroupKind, place: ServedResource) -> None:
         """Search all objects of a kind. Those that name topologies in fields are read whole."""
+        kind, in_fields = group_kind[1], group_kind in schemes.PLACES
         # Pods with a Node are not affected. Others may have the annotation only from a template.
-        is_pod = (group, kind) == ("", "Pod")
-        query = (("fieldSelector", "spec.nodeName="),) if is_pod else ()
+        query = (("fieldSelector", "spec.nodeName="),) if group_kind == ("", "Pod") else ()
         try:
             async with self._free:
-                accept = "application/json" if (group, kind) in schemes.PLACES else ACCEPT
+                accept = "application/json" if in_fields else ACCEPT
                 async for page in pages(self._api, place.path(""), query, PAGE_SIZE, accept):
-                    for workload, raw in _read(page):
-                        if workload.names(self._topology) or self._in_fields(raw, (group, kind), workload):
-                            name = _name(kind, workload.namespace, workload.name)
-                            if is_pod:
-                                belongs = membership(_WHOLE.decode(raw))
-                                root = belongs and belongs.key
-                                self.roots.add(_name(root.kind, root.namespace, root.name) if root else name)
-                            else:
-                                (self.owned if workload.is_owned else self.names).add(name)
+                    for item, raw in _read(page):
+                        named = item.annotations.topology if item.annotations else None
+                        if item.deletion_timestamp or not (
+                            (named is not None and named.strip() == self._topology)
+                            or (in_fields and self._topology in _topologies(raw, group_kind))
+                        ):
+                            continue
+                        name = _name(kind, item.namespace, item.name)
+                        if query:
+                            belongs = membership(_WHOLE.decode(raw))
+                            root = belongs and belongs.key
+                            self.roots.add(_name(root.kind, root.namespace, root.name) if root else name)
+                        else:
+                            # What controls an object names the topology, too.
+                            is_owned = any(owner.controller for owner in item.owner_references or ())
+                            (self.owned if is_owned else self.names).add(name)
         except ClusterError as error:
-            self._failed([(group, kind)], error)
+            self._failed([group_kind], error)
         else:
-            del self.left[group, kind]
-
-    def _in_fields(self, raw: msgspec.Raw, kind: GroupKind, workload: _Metadata) -> bool:
-        """Whether a constraint in the fields of an object names the topology."""
-        if kind not in schemes.PLACES or workload.deletion_timestamp:
-            return False
-        return any(one.topology == self._topology for one in schemes.mentions(_WHOLE.decode(raw), kind, None))
+            del self.left[group_kind]
 
     def _failed(self, which: Sequence[GroupKind], error: ClusterError) -> None:
         if error.status == 404:
             for group_kind in which:
                 del self.left[group_kind]  # it was removed since discovery
             return
-        self.left |= dict.fromkeys(which, _in_short(error))
-        self._log.warning("could not list workloads", kinds=[kind for _, kind in which], reason=str(error))
+        reason = "no answer" if isinstance(error, UnreachableError) else "failed"
+        if isinstance(error, ApiError):
+            reason = "forbidden" if error.status == 403 else f"HTTP {error.status}"
+        self.left |= dict.fromkeys(which, reason)
+        kinds = [kind for _, kind in which]
+        structlog.get_logger().warning("could not list workloads", kinds=kinds, reason=str(error))
+
+
+def _topologies(raw: msgspec.Raw, kind: GroupKind) -> set[str | None]:
+    """The topologies that constraints in the fields of an object name."""
+    return {one.topology for one in schemes.mentions(_WHOLE.decode(raw), kind, None)}
 
 
 def _read(page: Page) -> list[tuple[_Metadata, msgspec.Raw]]:
@@ -168,12 +160,6 @@ def _read(page: Page) -> list[tuple[_Metadata, msgspec.Raw]]:
 
 def _name(kind: str, namespace: str, name: str) -> str:
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
-
-
-def _in_short(error: ClusterError) -> str:
-    if isinstance(error, ApiError):
-        return "forbidden" if error.status == 403 else f"HTTP {error.status}"
-    return "no answer" if isinstance(error, UnreachableError) else "failed"
 
 
 def owner_reader(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from typing import Generic, TypeVar
 
 import msgspec
 import structlog
@@ -20,8 +20,8 @@ from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, name_of, whole
 from webhook.cluster.placer.objects import MENTION, NODES, PODS, WatchedNode, WatchedPod
 from webhook.cluster.watches.cluster import STALE_SECONDS
-from webhook.cluster.watches.optional import FollowedGroup
-from webhook.cluster.watches.reflector import Change, Followers, Reflector, cancelled, started
+from webhook.cluster.watches.optional import FollowedGroup, Wanted
+from webhook.cluster.watches.reflector import Change, Following, Reflector
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Hashable)
@@ -91,8 +91,6 @@ class Entries(Generic[T, K]):
 
 GroupKind = tuple[str, str]
 NamespacedName = tuple[str, str]
-Sink = Entries[WholeObject, NamespacedName]
-"""The sink for the objects of a kind, which have their apiVersion and kind."""
 
 # How soon a new or removed CustomResourceDefinition is noticed. Most clusters lack most of the kinds, and nothing but
 # what is promised depends on it.
@@ -101,33 +99,18 @@ _OBJECT = msgspec.json.Decoder(Object)
 
 
 class _Workloads(FollowedGroup):
-    """The workloads of one API group. sinks: by kind."""
-
-    def __init__(self, api: Connection, name: str, sinks: Mapping[str, Sink], clock: Clock) -> None:
-        about = f"workloads of {name or 'the core group'}"
-        kinds = [(kind,) for kind in sinks]
-        super().__init__(api, name, kinds, "workloads", clock, about=about, seconds=LOOK_AGAIN_SECONDS)
-        self._sinks = sinks
+    """The workloads of one API group."""
 
     def unsynced(self) -> list[str]:
         """What has not arrived yet, though nothing is known to be in its way."""
         if not self._decided:
             return [] if self._discovery.problem else [self._discovery.waiting]
-        return [reason for reflector in self.reflectors() if not reflector.problem for reason in reflector.unsynced()]
-
-    def _reflector(self, kind: str, served: ServedResource) -> Reflector[WholeObject]:
-        name = f"{served.resource.resource}.{self._group}".rstrip(".")
-        resource = FollowedResource(name, _decoder(served.api_version, kind))
-        return Reflector(self._api, resource, served.path(""), self._sinks[kind], self._clock)
-
-    def _gone(self, kind: str) -> None:
-        self._sinks[kind].begin()
-        self._sinks[kind].complete()
+        return [reason for reflector in self.parts if not reflector.problem for reason in reflector.unsynced()]
 
 
-def _decoder(version: str, kind: str) -> Callable[[msgspec.Raw], WholeObject]:
-    """Decodes an object with its type, which items of a list lack; without content if no placement is in it."""
-    typed = {"apiVersion": version, "kind": kind}
+def _workload(kind: str, served: ServedResource) -> FollowedResource[WholeObject]:
+    """Objects with their type, which items of a list lack; without content if no placement is in one."""
+    typed = {"apiVersion": served.api_version, "kind": kind}
 
     def decode(raw: msgspec.Raw) -> WholeObject:
         if MENTION not in bytes(raw):
@@ -137,10 +120,10 @@ def _decoder(version: str, kind: str) -> Callable[[msgspec.Raw], WholeObject]:
         item.content["metadata"].pop("managedFields", None)
         return item
 
-    return decode
+    return FollowedResource(f"{served.resource.resource}.{served.resource.group}".rstrip("."), decode)
 
 
-class Follower(Followers):
+class Follower(Following):
     """A placer that knows what is in a cluster. catalog: the topologies that do not come from the cluster.
 
     facts: what has not arrived yet of that which options.facts tell. changed: set when anything has changed that a gang
@@ -169,27 +152,28 @@ class Follower(Followers):
         pods: Entries[WatchedPod, NamespacedName] = Entries(
             key_of, lambda pod: placer.put_pod(pod.manifest, pod.placed), lambda key: placer.remove_pod(*key), noticed
         )
-        self._reflectors: tuple[Reflector[Any], ...] = (
+        self._reflectors: tuple[Reflector[WatchedNode], Reflector[WatchedPod]] = (
             Reflector(api, NODES, "/api/v1/nodes", nodes, clock, noticed=noticed),
             Reflector(api, PODS, "/api/v1/pods", pods, clock, noticed=noticed),
         )
         configured = set(options.workloads) - {row.group_kind for row in BUILT_IN}
         kinds = {kind for kind in ROOT_KINDS if kind in options.workloads}
-        sinks: dict[str, dict[str, Sink]] = {}
+        wanted: dict[str, list[Wanted]] = {}
         for group, kind in sorted(kinds | configured):
-            sinks.setdefault(group, {})[kind] = self._sink((group, kind))
-        self._groups = [_Workloads(api, group, own, clock) for group, own in sinks.items()]
-        self._discovering: list[asyncio.Task[NoReturn]] = []
-
-    async def start(self) -> None:
-        """Begin to follow; `unsynced` tells what has not arrived yet."""
-        await super().start()
-        self._discovering = [asyncio.create_task(group.run(), name=group.about) for group in self._groups]
-
-    async def stop(self) -> None:
-        """Stop following."""
-        await super().stop()
-        await cancelled(self._discovering)
+            wanted.setdefault(group, []).append(Wanted([kind], self._sink((group, kind)), _workload))
+        workloads = [
+            _Workloads(
+                api,
+                group,
+                own,
+                "workloads",
+                clock,
+                name=f"workloads of {group or 'the core group'}",
+                seconds=LOOK_AGAIN_SECONDS,
+            )
+            for group, own in wanted.items()
+        ]
+        self.parts = [*self._reflectors, *workloads]
 
     async def list_anew(self) -> None:
         """List the Pods from the API server's storage: until they have arrived, `unsynced` says so.
@@ -197,10 +181,9 @@ class Follower(Followers):
         What is known of them may be from before the last writes of another process.
         """
         _, pods = self._reflectors
-        to_nodes, to_pods = self._tasks
-        await cancelled([to_pods])
+        await pods.stop()
         pods.synced.clear()
-        self._tasks = [to_nodes, *started([pods])]
+        await pods.start()
 
     def unsynced(self) -> list[str]:
         """What has not arrived yet, or is too old: before all of it is there nothing must be opened."""
@@ -211,17 +194,7 @@ class Follower(Followers):
             for one in self._reflectors
             if now - one.fresh >= STALE_SECONDS
         ]
-        listed = [reason for one in self._reflectors for reason in one.unsynced()]
-        return [*listed, *stale, *(reason for group in self._groups for reason in group.unsynced()), *self._facts()]
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
-        return [*super().reflectors(), *(one for group in self._groups for one in group.reflectors())]
-
-    def problems(self) -> list[str]:
-        """What is not followed, with reasons and remedies."""
-        own = [f"{one.resource.name}: {one.problem}" for one in self._reflectors if one.problem]
-        return [*own, *(problem for group in self._groups for problem in group.problems())]
+        return [*super().unsynced(), *stale, *self._facts()]
 
     def refresh(self) -> None:
         """Take the topologies as they are now."""
@@ -230,7 +203,7 @@ class Follower(Followers):
             self._topologies = known
             self.placer.put_catalog(self._catalog.joined(known))
 
-    def _sink(self, kind: GroupKind) -> Sink:
+    def _sink(self, kind: GroupKind) -> Entries[WholeObject, NamespacedName]:
         def put(item: WholeObject) -> None:
             if item.content:
                 self.placer.put_root(item.content)

@@ -12,13 +12,19 @@ import structlog
 from policies.engine import engine
 from policies.engine.facts import Facts
 from policies.engine.interruption import Missing
-from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource, JsonObject, mapping
+from policies.engine.request import (
+    AdmissionRequest,
+    GroupVersionKind,
+    GroupVersionResource,
+    JsonObject,
+    mapping,
+    mappings,
+)
 from policies.engine.ruleset import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
 from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
 from policies.topology.placement import PLACEMENT
 from policies.topology.rule import RULE as TOPOLOGY
-from policies.topology.topology import Topology
 from webhook.cluster.api.call import Call, Connection, decoded, fetch, one, pages, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -27,7 +33,7 @@ from webhook.cluster.api.objects import labels_of, name_of
 from webhook.cluster.facts import scheduling
 from webhook.cluster.inspection.reports import Place, read
 from webhook.cluster.placer.objects import NODES, WatchedNode
-from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
+from webhook.cluster.watches.reflector import Cache, Reflector
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.metrics import Metrics
@@ -120,27 +126,8 @@ async def publish(api: Connection, namespace: str, name: str, data: dict[str, st
         raise ClusterError(f"{title} could not be written: {error.lacking(right)}") from error
 
 
-def _machine(item: WatchedNode, accelerators: Sequence[str]) -> Machine | None:
-    """The part of a Node that counts; None for one with a malformed amount. accelerators: globs of resource names."""
-    item.manifest.metadata.labels = labels_of(item)
-    try:
-        return machine(item.manifest, accelerators)
-    except ValueError:
-        return None
-
-
 # How long a look waits for the first list; a later one goes on where it was.
 FIRST_SYNC: Final = 10.0
-
-
-class _Findings(NamedTuple):
-    """What was found on these Nodes with these settings and topologies of the cluster."""
-
-    machines: Sequence[Machine]
-    settings: Settings
-    topologies: tuple[Topology, ...]
-    flawed: Mapping[str, int]
-    data: dict[str, str]
 
 
 class NodeSurvey(PeriodicCheck):
@@ -152,8 +139,9 @@ class NodeSurvey(PeriodicCheck):
         super().__init__(leader)
         self._accelerators: Sequence[str] = ()
         self._nodes: Cache[WatchedNode, str, Machine] | None = None
-        self._following: asyncio.Task[NoReturn] | None = None
-        self._findings: _Findings | None = None
+        self._reflector: Reflector[WatchedNode] | None = None
+        # The Nodes, settings and topologies at the last look; the Nodes with flaws by kind, and what is published.
+        self._last: tuple[object, Mapping[str, int], dict[str, str]] | None = None
 
     @property
     def machines(self) -> Sequence[Machine]:
@@ -165,30 +153,48 @@ class NodeSurvey(PeriodicCheck):
         try:
             await super().run()
         finally:
-            await cancelled([self._following] if self._following else [])
+            if self._reflector is not None:
+                await self._reflector.stop()
 
     async def look(self) -> None:
         """Count flaws, and publish what has changed. Raises ClusterError and SettingsError."""
         settings = self._settings()
         machines = await self._followed(settings.tolerations.accelerators.resources)
         topologies = self._judgement()[1].topologies()
-        last = self._findings
-        if last is None or (last.machines, last.settings, last.topologies) != (machines, settings, topologies):
+
+        def survey() -> tuple[object, Mapping[str, int], dict[str, str]]:
+            of_nodes = flaws(machine.node for machine in machines).values()
+            flawed = Counter[str](kind for of_node in of_nodes for kind in {flaw.kind for flaw in of_node})
+            known = rules.topologies(settings).joined(topologies).by_name.values() if settings.topology.facts else ()
+            facts = data(machines, known) if settings.topology.facts else {}
+            return (machines, settings, topologies), flawed, facts
+
+        if self._last is None or self._last[0] != (machines, settings, topologies):
             # 10,000 Nodes take a second, so the event loop does not wait for them.
-            last = self._findings = await asyncio.to_thread(_findings, machines, settings, topologies)
+            self._last = await asyncio.to_thread(survey)
+        _, flawed, facts = self._last
         for kind in get_args(Kind):
-            self._metrics.placing.flawed.labels(kind).set(last.flawed.get(kind, 0))
+            self._metrics.placing.flawed.labels(kind).set(flawed.get(kind, 0))
         if settings.topology.facts:
-            await publish(self._api, settings.cluster.namespace, settings.topology.facts, last.data)
+            await publish(self._api, settings.cluster.namespace, settings.topology.facts, facts)
 
     async def _followed(self, accelerators: Sequence[str]) -> Sequence[Machine]:
         """The Nodes, followed from the first look on. Raises ClusterError."""
-        if self._nodes is None or self._accelerators != accelerators:
+        if self._nodes is None or self._reflector is None or self._accelerators != accelerators:
             self._end()
+
+            def kept(item: WatchedNode) -> Machine | None:
+                """The part of a Node that counts; None for one with a malformed amount."""
+                item.manifest.metadata.labels = labels_of(item)
+                try:
+                    return machine(item.manifest, accelerators)
+                except ValueError:
+                    return None
+
             self._accelerators = accelerators
-            self._nodes = Cache(name_of, lambda item: _machine(item, accelerators))
+            self._nodes = Cache(name_of, kept)
             self._reflector = Reflector(self._api, NODES, "/api/v1/nodes", self._nodes, self._clock)
-            (self._following,) = started([self._reflector])
+            await self._reflector.start()
         try:
             async with asyncio.timeout(FIRST_SYNC):
                 await self._reflector.synced.wait()
@@ -205,18 +211,9 @@ class NodeSurvey(PeriodicCheck):
             self._metrics.placing.flawed.labels(kind).set(0)
 
     def _end(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-        self._following = self._nodes = self._findings = None
-
-
-def _findings(machines: Sequence[Machine], settings: Settings, topologies: tuple[Topology, ...]) -> _Findings:
-    of_nodes = flaws(machine.node for machine in machines).values()
-    flawed = Counter[str](kind for of_node in of_nodes for kind in {flaw.kind for flaw in of_node})
-    facts: dict[str, str] = {}
-    if settings.topology.facts:
-        facts = data(machines, rules.topologies(settings).joined(topologies).by_name.values())
-    return _Findings(machines, settings, topologies, flawed, facts)
+        if self._reflector is not None and self._reflector.task is not None:
+            self._reflector.task.cancel()
+        self._reflector = self._nodes = self._last = None
 
 
 _LACKED = {TOLERATIONS: "the toleration for CPU Nodes", TOPOLOGY: "the scheduling gate of its topology annotations"}
@@ -228,8 +225,17 @@ def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
     A Pod whose device claims may make it a GPU Pod is left out, as is one that a rule cannot judge from memory, and one
     that is being deleted.
     """
-    metadata = mapping(pod, "metadata")
-    if not _is_unschedulable(pod) or mapping(pod, "spec").get("resourceClaims") or metadata.get("deletionTimestamp"):
+    metadata, spec, status = (mapping(pod, part) for part in ("metadata", "spec", "status"))
+    conditions = [
+        (condition.get("type"), condition.get("status"), condition.get("reason"))
+        for condition in mappings(status, "conditions")
+    ]
+    is_unschedulable = (
+        status.get("phase") == "Pending"
+        and not spec.get("nodeName")
+        and ("PodScheduled", "False", "Unschedulable") in conditions
+    )
+    if not is_unschedulable or spec.get("resourceClaims") or metadata.get("deletionTimestamp"):
         return ()
     request = AdmissionRequest(
         uid="",
@@ -250,21 +256,6 @@ def lacked(pod: JsonObject, ruleset: RuleSet, facts: Facts) -> Sequence[str]:
     had = {TOPOLOGY} if PLACEMENT in mapping(metadata, "annotations") else set()
     rules = [made.rule for made in answer.decisions if made.verdict == "patch"]
     return [_LACKED[rule] for rule in rules if rule in _LACKED and rule not in had]
-
-
-def _is_unschedulable(pod: JsonObject) -> bool:
-    status = mapping(pod, "status")
-    conditions = status.get("conditions") if isinstance(status.get("conditions"), list) else []
-    return (
-        status.get("phase") == "Pending"
-        and not mapping(pod, "spec").get("nodeName")
-        and any(
-            isinstance(condition, dict)
-            and (condition.get("type"), condition.get("status"), condition.get("reason"))
-            == ("PodScheduled", "False", "Unschedulable")
-            for condition in conditions or ()
-        )
-    )
 
 
 class AuditCheck(PeriodicCheck):
@@ -312,26 +303,22 @@ class WaitingPods(PeriodicCheck):
         async for page in pages(self._api, PATH, QUERY, _PAGE):
             for raw in page.items or ():
                 pod = decoded(raw, f"GET {PATH}")
-                uid = str(mapping(pod, "metadata").get("uid", ""))
+                metadata = mapping(pod, "metadata")
+                namespace, name, uid = (str(metadata.get(key, "")) for key in ("namespace", "name", "uid"))
                 if uid in self._known:
                     known.add(uid)
                 elif room and (parts := lacked(pod, ruleset, facts)):
-                    written = await self._tell(pod, uid, parts)
+                    # One Event for a Pod and what it lacks, whoever leads.
+                    written = await self._events.tell(
+                        Subject("v1", "Pod", namespace, name, uid),
+                        "AdmittedUnchanged",
+                        f"It was admitted while cks-admission did not answer, without {' and '.join(parts)}. "
+                        "Delete it, so that its controller creates it again, or create it again.",
+                        occasion="\n".join(parts),
+                    )
                     room = room - 1 if written else 0
                     known |= {uid} if written else set()
         self._known = known
-
-    async def _tell(self, pod: JsonObject, uid: str, lacked: Sequence[str]) -> bool:
-        """Write the Event, one for a Pod and what it lacks, whoever leads; see `Events.tell`."""
-        metadata = mapping(pod, "metadata")
-        name, namespace = (str(metadata.get(key, "")) for key in ("name", "namespace"))
-        return await self._events.tell(
-            Subject("v1", "Pod", namespace, name, uid),
-            "AdmittedUnchanged",
-            f"It was admitted while cks-admission did not answer, without {' and '.join(lacked)}. "
-            "Delete it, so that its controller creates it again, or create it again.",
-            occasion="\n".join(lacked),
-        )
 
 
 class SchedulingProbe(PeriodicCheck):

@@ -1,25 +1,33 @@
-"""Leader election: only the replica that holds a Lease writes to the cluster.
+"""State that the service's processes share in the cluster: the Lease, the webhook configurations, the CA.
 
-Silence is measured by the monotonic clock, as in client-go, and answers may be late. So two replicas may both act as
-the holder for a while, for example after a machine was suspended. That is harmless, because each write is guarded:
-Secrets by the resourceVersion that was read, webhook configurations by server-side apply of the same content.
+Leader election: only the replica that holds the Lease writes to the cluster. Silence is measured by the monotonic
+clock, as in client-go, and answers may be late. So two replicas may both act as the holder for a while, for example
+after a machine was suspended. That is harmless, because each write is guarded: Secrets by the resourceVersion that was
+read, webhook configurations by server-side apply of the same content.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import socket
 from base64 import urlsafe_b64decode
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import msgspec
 import structlog
 
-from webhook.cluster.api.call import ApiClient, Call, resource_path, send
+from webhook.cluster.api.call import ApiClient, Call, Connection, resource_path, send
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.watches.reflector import cancelled
+from webhook.cluster.replicas.webhooks import Webhooks
+from webhook.cluster.watches.reflector import Following, cancelled
+from webhook.cluster.watches.secrets import SecretStore
+from webhook.configuration.settings import Settings
 
 Json = dict[str, Any]
 
@@ -96,7 +104,7 @@ class Leadership:
 
     async def release(self) -> None:
         """End `run`, and release the Lease if this process holds it, so that others need not wait for its expiry."""
-        await cancelled([self._running] if self._running else [])
+        await cancelled([self._running])
         if not self.leading:
             return
         self._lost("the service is stopping")
@@ -215,3 +223,57 @@ def _owners(api: ApiClient, namespace: str) -> list[Json]:
         return [{"apiVersion": "v1", "kind": "ServiceAccount", **account}] if bound["namespace"] == namespace else []
     except (IndexError, KeyError, TypeError, ValueError):  # another kind of token, or none
         return []
+
+
+class Replica(Following):
+    """One of several processes, and the state that it shares with the others.
+
+    authority: the Secret with the CA; None if the CA comes from elsewhere. changed: set when any of the three may have
+    changed.
+    """
+
+    def __init__(self, api: Connection, settings: Settings) -> None:
+        namespace, secret = settings.cluster.namespace, settings.tls.secret
+        self.changed = changed = asyncio.Event()
+        self.authority = SecretStore(api, namespace, secret, changed=changed) if secret else None
+        self.webhooks = Webhooks(
+            api, settings.registration.name, noticed=changed.set, policies=settings.registration.apply
+        )
+        began = self.authority.reread if self.authority else (lambda: None)
+        self.leadership = Leadership(api, namespace, settings.cluster.lease, identity(), changed=changed, began=began)
+        self.parts = [self.webhooks, *([self.authority] if self.authority else ())]
+
+    @property
+    def writing(self) -> bool:
+        """Whether this process should write webhook configurations: it is the leader and knows the current Secret.
+
+        A new leader may not know yet the CA that its predecessor made. If it wrote the old CA into the caBundles, the
+        API server would reject the other replicas, which already serve leaves of the new CA.
+        """
+        return self.leadership.leading and (self.authority is None or self.authority.current)
+
+    def problems(self) -> list[str]:
+        """Why this process does not write although it holds the Lease."""
+        if self.authority is None or not self.leadership.leading:
+            return []
+        before = f"{self.authority.title} is read again before anything is written"
+        return [f"{before}: {reason}" for reason in self.authority.stale()]
+
+
+@asynccontextmanager
+async def joined(api: Connection, settings: Settings) -> AsyncIterator[Replica]:
+    """Share state over a connection, which the caller closes. At the end, release the Lease if it is held."""
+    replica = Replica(api, settings)
+    taking_part = asyncio.create_task(replica.leadership.run(), name="lease")
+    try:
+        await replica.start()
+        yield replica
+    finally:
+        await replica.leadership.release()
+        taking_part.cancel()
+        await replica.stop()
+
+
+def identity() -> str:
+    """The identity of this process: its Pod and a unique part, because one that restarts in its Pod is another."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets.token_hex(4)}"

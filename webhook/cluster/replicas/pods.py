@@ -22,7 +22,7 @@ from webhook.cluster.api.call import Connection, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError, UnreachableError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
-from webhook.cluster.watches.reflector import Cache, Followers, Reflector
+from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.http.health import PATHS
 from webhook.registration.announcement import Announcement
 
@@ -77,7 +77,7 @@ class ReplicaPod(Struct, frozen=True):
     instance: str
 
 
-class ReplicaPods(Followers):
+class ReplicaPods(Following):
     """The Pods with a label selector in a Namespace.
 
     server_name: the name for which they show certificates. noticed: called when any of them, or what it said, has
@@ -94,12 +94,17 @@ class ReplicaPods(Followers):
     ) -> None:
         self._noticed = noticed
         self._woken = asyncio.Event()
-        self._pods = Cache[WholeObject, str, ReplicaPod](name_of, _pod, self._notice)
+        self._server_name = server_name
+
+        def notice() -> None:
+            self._woken.set()
+            noticed()
+
+        self._pods = Cache[WholeObject, str, ReplicaPod](name_of, _pod, notice)
         resource = FollowedResource("pods of replicas", whole, query=(("labelSelector", selector),))
         path = resource_path("v1", "pods", namespace)
-        self._reflector = Reflector(api, resource, path, self._pods, Clock())
-        self._reflectors = (self._reflector,)
-        self._namespace, self._selector, self._server_name = namespace, selector, server_name
+        right = f"a Role in namespace {namespace} must allow manage's account to list and watch pods"
+        self.parts = [Reflector(api, resource, path, self._pods, Clock(), right=right)]
         self._paths: dict[str, frozenset[str]] = {}
         self._log = structlog.get_logger()
 
@@ -110,18 +115,13 @@ class ReplicaPods(Followers):
 
     def announcements(self) -> tuple[Announcement, ...] | None:
         """What each Pod answers, as far as it is known; None before the first list has arrived."""
-        if self._reflector.unsynced():
+        if self.unsynced():
             return None
         return tuple(
             Announcement(pod.name, ready=pod.ready, paths=self._paths.get(pod.instance)) for pod in self._pods.values
         )
 
-    def unsynced(self) -> list[str]:
-        """Why the Pods are not known yet, with a remedy if a right is missing."""
-        right = f"a Role in namespace {self._namespace} must allow manage's account to list and watch pods"
-        return self._reflector.unsynced(right)
-
-    async def run(self) -> NoReturn:
+    async def ask(self) -> NoReturn:
         """Ask the Pods that have not said yet what they answer, until cancelled."""
         free = asyncio.Semaphore(_AT_ONCE)
         async with ClientSession(timeout=ClientTimeout(total=_ANSWER_SECONDS)) as session:
@@ -160,10 +160,6 @@ class ReplicaPods(Followers):
             self._log.debug("replica did not list its paths", pod=pod.name, reason=repr(error))
             return
         self._paths[pod.instance] = paths
-        self._noticed()
-
-    def _notice(self) -> None:
-        self._woken.set()
         self._noticed()
 
 

@@ -16,7 +16,7 @@ from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, merge, 
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
-from webhook.cluster.watches.reflector import Cache, Followers, Reflector
+from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.registration.announcement import closed_paths
 from webhook.registration.configurations import UNREGISTER
 from webhook.registration.drift import MANAGER, is_unregistered
@@ -166,7 +166,7 @@ class WatchState(Struct, frozen=True):
     unregistered: bool = False
 
 
-class Webhooks(Followers):
+class Webhooks(Following):
     """The two webhook configurations with a name, and the policy with its binding where they are written, too.
 
     changed: set when either of them may have changed; its waiter clears it. noticed: called at the same time, for
@@ -184,48 +184,36 @@ class Webhooks(Followers):
     ) -> None:
         clock = clock or Clock()
         self.changed = asyncio.Event()
-        self._name = name
-        self._noticed = noticed
-        plurals = _KINDS if policies else CONFIGURATIONS
         self._unregistered: dict[str, bool] = {}  # by kind, of those that have existed
-        self._known = {
-            kind: Cache[WholeObject, str, JsonObject](name_of, partial(self._seen, kind), self._notice)
-            for kind in plurals
-        }
-        selector = (("fieldSelector", f"metadata.name={name}"),)
-        self._reflectors = [
-            Reflector(api, FollowedResource(plurals[kind], whole, query=selector), path(kind), known, clock)
-            for kind, known in self._known.items()
-        ]
+
+        def seen(kind: str, item: WholeObject) -> JsonObject:
+            """The configuration with its type, which the items of a list lack. What it announces outlives it."""
+            configuration = {**item.content, "apiVersion": API_VERSION, "kind": kind}
+            self._unregistered[kind] = is_unregistered(configuration)
+            return configuration
+
+        def notice() -> None:
+            self.changed.set()
+            noticed()
+
+        right, selector = "a ClusterRole must allow the service's account to list and watch", f"metadata.name={name}"
+        self._known: dict[str, Cache[WholeObject, str, JsonObject]] = {}
+        self.parts: list[Reflector[WholeObject]] = []
+        for kind, plural in (_KINDS if policies else CONFIGURATIONS).items():
+            known = self._known[kind] = Cache(name_of, partial(seen, kind), notice)
+            resource = FollowedResource(plural, whole, query=(("fieldSelector", selector),))
+            grant = f"{right} {plural} named {name} in {ADMISSION}"
+            self.parts.append(Reflector(api, resource, path(kind), known, clock, right=grant))
 
     @property
     def state(self) -> WatchState:
         """The current state of the watches."""
         return WatchState(
-            synced=all(reflector.synced.is_set() for reflector in self._reflectors),
+            synced=all(reflector.synced.is_set() for reflector in self.parts),
             current={kind: one for kind, known in self._known.items() for one in known.values},
             ever=frozenset(self._unregistered),
             unregistered=any(self._unregistered.values()),
         )
-
-    def unsynced(self) -> list[str]:
-        """Why not both are known yet, with a remedy if a right is missing."""
-        right = "a ClusterRole must allow the service's account to list and watch"
-        return [
-            reason
-            for one in self._reflectors
-            for reason in one.unsynced(f"{right} {one.resource.name} named {self._name} in {ADMISSION}")
-        ]
-
-    def _seen(self, kind: str, item: WholeObject) -> JsonObject:
-        """The configuration with its type, which the items of a list lack. What it announces outlives it."""
-        configuration = {**item.content, "apiVersion": API_VERSION, "kind": kind}
-        self._unregistered[kind] = is_unregistered(configuration)
-        return configuration
-
-    def _notice(self) -> None:
-        self.changed.set()
-        self._noticed()
 
 
 # API servers watch the configurations independently, and may call for a while after an entry was removed.

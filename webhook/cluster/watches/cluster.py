@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import structlog
 
@@ -15,7 +15,7 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.watches.policies import NativePolicies, PolicyMaps
-from webhook.cluster.watches.reflector import Reflector, cancelled
+from webhook.cluster.watches.reflector import Following, Reflector
 
 VERSION_SECONDS = 10.0
 """The time between questions for the version of the API server."""
@@ -23,19 +23,20 @@ VERSION_SECONDS = 10.0
 _READ_SECONDS = 5.0
 
 
-class ServedRelease:
+class ServedRelease(Following):
     """The release by whose rules the API server judges policies: that of its version, or the nearest one known.
 
     chosen: the release that the settings name, which counts whatever the version is; None if they name none. current:
     the release; the newest until the API server has answered. version: that of the API server; empty until then.
     """
 
+    name = "version"
+
     def __init__(self, api: ApiClient, chosen: Release | None = None, clock: Clock | None = None) -> None:
         self._api = api
         self._chosen = chosen
         self._clock = clock or Clock()
         self._log = structlog.get_logger()
-        self._task: list[asyncio.Task[NoReturn]] = []
         self._changed = asyncio.Event()
         self._asked = False
         self._seen = ""
@@ -53,22 +54,15 @@ class ServedRelease:
         """The release; None until the API server has told its version, unless the settings name one."""
         return self.current if self.version or self._chosen else None
 
-    async def start(self) -> None:
-        """Begin to ask."""
-        self._task = [asyncio.create_task(self._run(), name="version")]
-
-    async def stop(self) -> None:
-        """Ask no more."""
-        await cancelled(self._task)
-        self._task = []
+    async def run(self) -> NoReturn:
+        """Ask until cancelled."""
+        while True:
+            await self.look()
+            await self._clock.sleep(VERSION_SECONDS)
 
     def unsynced(self) -> list[str]:
         """Nothing after the first answer, also one that tells no version: policies can be judged without."""
         return [] if self._asked else ["version: the API server has not answered yet"]
-
-    def reflectors(self) -> list[Reflector[Any]]:
-        """Nothing, because no watch tells of versions."""
-        return []
 
     def problems(self) -> list[str]:
         """Why policies may not be judged exactly as by the API server."""
@@ -107,11 +101,6 @@ class ServedRelease:
         else:
             self._log.warning("release of the API server", version=version, release=release.name, reason=self._doubt())
 
-    async def _run(self) -> NoReturn:
-        while True:
-            await self.look()
-            await self._clock.sleep(VERSION_SECONDS)
-
     def _doubt(self) -> str:
         if self._chosen is not None:
             return f"policies are judged as by {self.current.name}, which policies.kubernetes names"
@@ -121,14 +110,8 @@ class ServedRelease:
 # A watch that works has a bookmark every minute or two. One that was silent for three minutes is replaced, so a watch
 # that is older than this has failed, perhaps several times.
 STALE_SECONDS = 300.0
+_CUT_OFF = "cut off: nothing was heard from the API server for {:.0f} s; facts about the cluster are that old"
 _LOG_SECONDS = 60.0
-
-
-class Source(Protocol):
-    """Something that follows objects of the cluster."""
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
 
 
 class WatchAges:
@@ -137,7 +120,7 @@ class WatchAges:
     sources: what follows the cluster. patience: the seconds of silence after which this replica is not ready.
     """
 
-    def __init__(self, sources: Iterable[Source], patience: float, clock: Clock | None = None) -> None:
+    def __init__(self, sources: Iterable[Following], patience: float, clock: Clock | None = None) -> None:
         self._sources = tuple(sources)
         self._patience = patience
         self._clock = clock or Clock()
@@ -147,7 +130,7 @@ class WatchAges:
         """Seconds since the last proof of life, by kind of object: of several watches of a kind the oldest."""
         now = self._clock.monotonic()
         ages: dict[str, float] = {}
-        for reflector in self._reflectors():
+        for reflector in self._reflectors:
             kind = reflector.resource.kind or reflector.resource.name
             ages[kind] = max(ages.get(kind, 0.0), now - reflector.fresh)
         return ages
@@ -157,27 +140,25 @@ class WatchAges:
 
         An answer that refuses is one. Whoever takes away a right must not make all replicas unready.
         """
-        heard = [reflector.heard for reflector in self._reflectors()]
+        heard = [reflector.heard for reflector in self._reflectors]
         return self._clock.monotonic() - max(heard) if heard else 0.0
 
     def problems(self) -> list[str]:
         """What is stale, with reasons."""
         if (silence := self.silence()) >= STALE_SECONDS:
-            return [f"cut off: {_heard(silence)}"]
+            return [_CUT_OFF.format(silence)]
         now = self._clock.monotonic()
         return [
             f"{reflector.resource.name}: not known to be up to date for {now - reflector.fresh:.0f} s"
             f": {reflector.problem or 'its watch is silent'}"
-            for reflector in self._reflectors()
+            for reflector in self._reflectors
             if now - reflector.fresh >= STALE_SECONDS
         ]
 
     def unready(self) -> list[str]:
         """Why this replica should not be asked, if it was cut off for too long."""
-        silence = self.silence()
-        if silence < self._patience:
-            return []
-        return [f"cut off: {_heard(silence)}, longer than cluster.cutOffSeconds ({self._patience:.0f})"]
+        silence, limit = self.silence(), f", longer than cluster.cutOffSeconds ({self._patience:.0f})"
+        return [_CUT_OFF.format(silence) + limit] if silence >= self._patience else []
 
     async def run(self) -> NoReturn:
         """Log what is stale once a minute, until cancelled."""
@@ -190,38 +171,27 @@ class WatchAges:
             stale = bool(problems)
             await self._clock.sleep(_LOG_SECONDS)
 
+    @property
     def _reflectors(self) -> Iterable[Reflector[Any]]:
         return (reflector for source in self._sources for reflector in source.reflectors())
-
-
-def _heard(silence: float) -> str:
-    return f"nothing was heard from the API server for {silence:.0f} s; facts about the cluster are that old"
 
 
 # How long to wait for the first lists before serving without them. Look-ups then ask the API server.
 FIRST_SYNC = 10.0
 
 
-class Followed(NamedTuple):
+class Followed(Following):
     """The facts, the release of the API server, and the sources of policies; None for those that are not followed."""
 
-    facts: ClusterFacts
-    release: ServedRelease
-    maps: PolicyMaps | None
-    natives: NativePolicies | None
-
-    def unsynced(self) -> list[str]:
-        """What has not arrived yet, with reasons."""
-        return [reason for source in self if source is not None for reason in source.unsynced()]
-
-    def reflectors(self) -> list[Reflector[Any]]:
-        """What is followed now."""
-        return [reflector for source in self if source is not None for reflector in source.reflectors()]
+    def __init__(
+        self, facts: ClusterFacts, release: ServedRelease, maps: PolicyMaps | None, natives: NativePolicies | None
+    ) -> None:
+        self.facts, self.release, self.maps, self.natives = facts, release, maps, natives
+        self.parts = [part for part in (facts, release, maps, natives) if part is not None]
 
     def unsynced_policies(self) -> list[str]:
         """The sources of policies that have not arrived yet, with reasons."""
-        sources = (self.maps, self.natives)
-        return [reason for source in sources if source is not None for reason in source.unsynced()]
+        return [reason for source in self.parts[2:] for reason in source.unsynced()]
 
 
 @asynccontextmanager
@@ -245,10 +215,8 @@ async def follow(
         PolicyMaps(api, maps_in) if maps_in else None,
         NativePolicies(api) if natives else None,
     )
-    running = [source for source in followed if source is not None]
     try:
-        for source in running:
-            await source.start()
+        await followed.start()
         try:
             async with asyncio.timeout(seconds):
                 while followed.unsynced():  # noqa: ASYNC110 - a few looks at start, at several caches
@@ -258,5 +226,4 @@ async def follow(
             structlog.get_logger().warning("serving before the first lists arrived", reasons=reasons)
         yield followed
     finally:
-        for source in running:
-            await source.stop()
+        await followed.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import msgspec
 import structlog
@@ -26,7 +26,7 @@ from webhook.cluster.api.call import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import Discovery, ServedResource, kinds
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, whole
-from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
+from webhook.cluster.watches.reflector import Cache, Following, Reflector, cancelled
 
 # An object may have up to 1 MB, and of a page that is read here perhaps none is kept.
 _PAGE = 100
@@ -36,10 +36,10 @@ _SPECIAL = re.compile(r"([\\,=])")
 _OBJECT = msgspec.json.Decoder(Object)
 
 
-class ParamWatch:
+class ParamWatch(Reflector[WholeObject]):
     """The objects of some references to parameters of a kind, and no others.
 
-    reach: what is asked of the API server, at least the references. keys: the references. noticed: called with this
+    reach: what is asked of the API server, at least the references. keys: the references. listed: called with this
     watch after a list has arrived, and after a failure.
     """
 
@@ -50,33 +50,35 @@ class ParamWatch:
         keys: frozenset[ParametersKey],
         served: ServedResource,
         clock: Clock,
-        noticed: Callable[[ParamWatch], None],
+        listed: Callable[[ParamWatch], None],
     ) -> None:
         self.reach = reach
         self.keys = keys
         self._names = {(key.namespace, key.name) for key in keys if key.name}
         self._selectors = [(key.namespace, key.selector) for key in keys if not key.name and key.selector is not None]
         self._selections: dict[ParametersKey, Sequence[Json]] = {}
-        self._objects = Cache[WholeObject, tuple[str, str], Json](key_of, self._kept, self._selections.clear)
-        kind = str(ParametersKey(kind=reach.kind))
-        # Objects of one name are few. How many and how large others are is not known, so they are read in pages.
-        resource = FollowedResource(str(reach), self._read, _PAGE, _query(reach), cached=bool(reach.name), kind=kind)
-        self.reflector = Reflector(
-            api, resource, served.path(reach.namespace), self._objects, clock, noticed=lambda: noticed(self)
+        self._objects = Cache[WholeObject, tuple[str, str], Json](
+            key_of, lambda item: as_kept(item.content, reach.kind) if item.content else None, self._selections.clear
         )
-        self.task = asyncio.create_task(self.reflector.run(), name=f"parameters: {reach}")
-        self._right = _right(reach, served)
-
-    @property
-    def synced(self) -> bool:
-        """Whether the first list has arrived."""
-        return self.reflector.synced.is_set()
-
-    @property
-    def problem(self) -> str | None:
-        """Why the objects are not up to date, with a remedy if a right is missing; None if they are."""
-        refused = self.reflector.status == 403
-        return f"{self.reflector.problem}; {self._right}" if refused else self.reflector.problem
+        query: tuple[tuple[str, str], ...] = ()
+        if reach.name:
+            # Escaped as by fields.EscapeValue in k8s.io/apimachinery.
+            query = (("fieldSelector", "metadata.name=" + _SPECIAL.sub(r"\\\1", reach.name)),)
+        elif reach.selector and (labels := label_selector(reach.selector)):
+            query = (("labelSelector", labels),)
+        kind, group = str(ParametersKey(kind=reach.kind)), reach.kind.api_version.rpartition("/")[0]
+        role = f"a Role in namespace {reach.namespace}" if reach.namespace else "a ClusterRole"
+        resource = f"{served.resource.resource} of {group}" if group else served.resource.resource
+        super().__init__(
+            api,
+            # Objects of one name are few. How many and how large others are is not known, so they are read in pages.
+            FollowedResource(str(reach), self._decoded, _PAGE, query, cached=bool(reach.name), kind=kind),
+            served.path(reach.namespace),
+            self._objects,
+            clock,
+            right=f"{role} must allow the service's account to list and watch {resource}",
+            noticed=lambda: listed(self),
+        )
 
     def selected(self, key: ParametersKey) -> Sequence[Json]:
         """The objects in the key's namespace, sorted by name. The key must have the name or selector of a reference."""
@@ -94,7 +96,7 @@ class ParamWatch:
             ]
         return self._selections[key]
 
-    def _read(self, raw: msgspec.Raw) -> WholeObject:
+    def _decoded(self, raw: msgspec.Raw) -> WholeObject:
         """An object, without its content if no reference means it, so that a large kind costs no memory."""
         metadata = _OBJECT.decode(raw).metadata
         spaces, labels = ("", metadata.namespace), metadata.labels or {}
@@ -103,35 +105,6 @@ class ParamWatch:
         ):
             return whole(raw)
         return WholeObject(metadata, {})
-
-    def _kept(self, item: WholeObject) -> Json | None:
-        return as_kept(item.content, self.reach.kind) if item.content else None
-
-
-def reach_of(keys: Collection[ParametersKey]) -> ParametersKey:
-    """What all references of a kind have in common: the narrowest key with all their objects."""
-    first, *others = keys
-    namespace = first.namespace if all(key.namespace == first.namespace for key in others) else ""
-    if first.name and all(key.name == first.name for key in others):
-        return ParametersKey(kind=first.kind, namespace=namespace, name=first.name)
-    selector = common(EVERYTHING if key.name or key.selector is None else key.selector for key in keys)
-    return ParametersKey(kind=first.kind, namespace=namespace, selector=selector)
-
-
-def _query(key: ParametersKey) -> tuple[tuple[str, str], ...]:
-    if key.name:
-        # Escaped as by fields.EscapeValue in k8s.io/apimachinery.
-        return (("fieldSelector", "metadata.name=" + _SPECIAL.sub(r"\\\1", key.name)),)
-    labels = label_selector(key.selector) if key.selector else ""
-    return (("labelSelector", labels),) if labels else ()
-
-
-def _right(key: ParametersKey, served: ServedResource) -> str:
-    group = key.kind.api_version.rpartition("/")[0]
-    role = f"a Role in namespace {key.namespace}" if key.namespace else "a ClusterRole"
-    plural = served.resource.resource
-    resource = f"{plural} of {group}" if group else plural
-    return f"{role} must allow the service's account to list and watch {resource}"
 
 
 # So many watches of a kind may be narrow. A narrow watch costs a connection, but spares the service all other objects,
@@ -150,7 +123,14 @@ def plan(keys: Collection[ParametersKey]) -> Mapping[ParametersKey, frozenset[Pa
     divisions: tuple[Collection[Collection[ParametersKey]], ...] = ([(key,) for key in keys], spaces.values())
     parts: dict[ParametersKey, frozenset[ParametersKey]] = {}
     for part in next((division for division in divisions if len(division) <= FEW), [keys]):
-        reach = reach_of(part)
+        # What all references of a part have in common is the narrowest key with all their objects.
+        first, *others = part
+        namespace = first.namespace if all(key.namespace == first.namespace for key in others) else ""
+        if first.name and all(key.name == first.name for key in others):
+            reach = ParametersKey(kind=first.kind, namespace=namespace, name=first.name)
+        else:
+            selector = common(EVERYTHING if key.name or key.selector is None else key.selector for key in part)
+            reach = ParametersKey(kind=first.kind, namespace=namespace, selector=selector)
         parts[reach] = parts.get(reach, frozenset()) | frozenset(part)
     return parts
 
@@ -161,7 +141,7 @@ LOOK_AGAIN_SECONDS = 5.0
 PATIENCE_SECONDS = 1.0
 
 
-class FollowedKind:
+class FollowedKind(Following):
     """The scope of one kind, and those of its objects that policies name.
 
     When watches change, the old ones stay until the first lists of the new ones have arrived.
@@ -169,49 +149,46 @@ class FollowedKind:
 
     def __init__(self, api: Connection, kind: ParamKind, clock: Clock) -> None:
         self.kind = kind
+        self.name = str(ParametersKey(kind=kind))
         self._api = api
         self._clock = clock
         self._keys: frozenset[ParametersKey] = frozenset()
         self._served: ServedResource | None = None
         self._decided = asyncio.Event()
         self._moved = asyncio.Event()  # set, and replaced, when more may be known than before
-        self._discovery = Discovery(self._name, clock)
+        self._discovery = Discovery(self.name, clock)
         self._watches: list[ParamWatch] = []  # all that run
         self._planned: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that should have it
         self._serving: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that has it
-        self._ending: set[asyncio.Task[NoReturn]] = set()
-        self._task: asyncio.Task[NoReturn] | None = None
+        self.parts: Sequence[ParamWatch] = ()  # those that are planned
+        self._ending: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
     def follow(self, keys: frozenset[ParametersKey]) -> None:
         """Follow exactly these keys from now on. Keys that were already followed keep their objects."""
         self._keys = keys
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"paramKind {self.kind.kind}")
+        if self.task is None:
+            self.task = asyncio.create_task(self.run(), name=self.name)
         self._adjust()
 
     async def stop(self) -> None:
         """Stop following. Known parameters stay available, but are not updated any more."""
-        await cancelled([self._task] if self._task else [])  # first, because it may start new watches
+        await cancelled([self.task])  # first, because it may start new watches
         await cancelled([*(watch.task for watch in self._watches), *self._ending])
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
-        return [watch.reflector for watch in self._current()]
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons."""
         if not self._decided.is_set():
             return [self._discovery.waiting]
-        waiting = [watch for watch in self._current() if not watch.keys & self._keys <= self._serving.keys()]
-        return [reason for watch in waiting for reason in watch.reflector.unsynced()]
+        waiting = [watch for watch in self.parts if not watch.keys & self._keys <= self._serving.keys()]
+        return [reason for watch in waiting for reason in watch.unsynced()]
 
     def problems(self) -> list[str]:
         """What is not up to date, with reasons."""
         problems = self._discovery.problems()
         if self._decided.is_set() and self._served is None:
-            problems.append(f"{self._name}: not served; install its CustomResourceDefinition, or correct the paramKind")
-        return [*problems, *(f"{watch.reach}: {watch.problem}" for watch in self._current() if watch.problem)]
+            problems.append(f"{self.name}: not served; install its CustomResourceDefinition, or correct the paramKind")
+        return [*problems, *super().problems()]
 
     def known(self, key: ParametersKey) -> KnownParameters:
         """The parameters for a key. Raises Missing if they are not known."""
@@ -236,21 +213,17 @@ class FollowedKind:
         if self._served and _is_watched(key, self._served.scope) and self._of(key, self._planned) is None:
             raise not_followed(key)
 
-    @property
-    def _name(self) -> str:
-        return str(ParametersKey(kind=self.kind))
-
-    async def _run(self) -> NoReturn:
+    async def run(self) -> NoReturn:
+        """Find out whether the kind is served, again while it is not or a watch fails."""
         while True:
-            if self._served is None or any(watch.problem for watch in self._current()):
-                served = (await self._discovery.ask(lambda: kinds(self._api, self.kind.api_version))).get(
-                    self.kind.kind
-                )
+            if self._served is None or any(watch.problem for watch in self.parts):
+                there = await self._discovery.ask(lambda: kinds(self._api, self.kind.api_version))
+                served = there.get(self.kind.kind)
                 if served != self._served or not self._decided.is_set():
                     event = "param kind is served" if served else "param kind is not served"
-                    self._log.info(event, param_kind=self._name)
-                    self._end(self._watches)
-                    self._watches, self._planned, self._serving = [], {}, {}
+                    self._log.info(event, param_kind=self.name)
+                    self._planned, self._serving = {}, {}
+                    self._clear()
                     self._served = served
                     self._decided.set()
                     self._adjust()
@@ -264,9 +237,11 @@ class FollowedKind:
         for reach, part in plan(keys).items():
             watch = next((watch for watch in self._watches if watch.reach == reach and part <= watch.keys), None)
             if watch is None and served is not None:
-                watch = ParamWatch(self._api, reach, part, served, self._clock, self._noticed)
+                watch = ParamWatch(self._api, reach, part, served, self._clock, self._listed)
+                watch.task = asyncio.create_task(watch.run(), name=f"parameters: {reach}")
                 self._watches.append(watch)
             self._planned |= dict.fromkeys(part, watch) if watch else {}
+        self.parts = sorted({*self._planned.values()}, key=lambda watch: str(watch.reach))
         self._serving = {key: self._server(key) or watch for key, watch in self._serving.items() if key in keys}
         for key in keys - self._serving.keys():
             if watch := self._server(key):
@@ -276,27 +251,24 @@ class FollowedKind:
     def _server(self, key: ParametersKey) -> ParamWatch | None:
         """The watch that has a reference: the planned one or, until its first list has arrived, an older one."""
         watches = (self._planned[key], *self._watches)
-        return next((watch for watch in watches if watch.synced and key in watch.keys), None)
+        return next((watch for watch in watches if watch.synced.is_set() and key in watch.keys), None)
 
-    def _noticed(self, watch: ParamWatch) -> None:
-        if watch.synced:
+    def _listed(self, watch: ParamWatch) -> None:
+        if watch.synced.is_set():
             self._serving |= dict.fromkeys((key for key in watch.keys if self._planned.get(key) is watch), watch)
         self._clear()
 
     def _clear(self) -> None:
         """End the watches that nobody needs any more, and wake those that wait for parameters."""
-        needed = {id(watch) for watch in (*self._planned.values(), *self._serving.values())}
-        self._end(watch for watch in self._watches if id(watch) not in needed)
-        self._watches = [watch for watch in self._watches if id(watch) in needed]
+        needed = {*self._planned.values(), *self._serving.values()}
+        for watch in self._watches:
+            if watch not in needed and watch.task is not None:
+                watch.task.cancel()  # `stop` waits for its end
+                self._ending.add(watch.task)
+                watch.task.add_done_callback(self._ending.discard)
+        self._watches = [watch for watch in self._watches if watch in needed]
         self._moved.set()
         self._moved = asyncio.Event()
-
-    def _end(self, watches: Iterable[ParamWatch]) -> None:
-        """Cancel watches. `stop` waits for their end."""
-        for watch in watches:
-            watch.task.cancel()
-            self._ending.add(watch.task)
-            watch.task.add_done_callback(self._ending.discard)
 
     async def _settled(self, key: ParametersKey, seconds: float) -> bool:
         try:
@@ -310,7 +282,7 @@ class FollowedKind:
 
     def _reason(self, key: ParametersKey) -> str | None:
         watch = self._of(key, self._planned)
-        return self._discovery.problem if watch is None else watch.problem
+        return self._discovery.problem if watch is None else watch.reason
 
     def _of(self, key: ParametersKey, watches: dict[ParametersKey, ParamWatch]) -> ParamWatch | None:
         """The watch that has these parameters, for their namespace or for all namespaces."""
@@ -318,11 +290,6 @@ class FollowedKind:
         if watch is None and key.namespace:
             watch = watches.get(ParametersKey(kind=self.kind, name=key.name, selector=key.selector))
         return watch
-
-    def _current(self) -> list[ParamWatch]:
-        return sorted(
-            {id(watch): watch for watch in self._planned.values()}.values(), key=lambda watch: str(watch.reach)
-        )
 
 
 def not_followed(key: ParametersKey) -> FactUnavailable:
@@ -335,11 +302,8 @@ def _is_watched(key: ParametersKey, scope: KindScope) -> bool:
     return key.has_objects and not (key.namespace and scope == "Cluster")
 
 
-class ClusterParameters:
-    """The parameters of a cluster, from memory.
-
-    api: the connection, which the caller closes.
-    """
+class ClusterParameters(Following):
+    """The parameters of a cluster, from memory. api: the connection, which the caller closes."""
 
     def __init__(self, api: Connection, clock: Clock | None = None) -> None:
         self._api = api
@@ -362,25 +326,9 @@ class ClusterParameters:
             if kind not in self._kinds:
                 self._kinds[kind] = FollowedKind(self._api, kind, self._clock)
             self._kinds[kind].follow(frozenset(of_kind))
+        self.parts = [*self._kinds.values()]
         for followed in dropped:
             await followed.stop()
-
-    async def stop(self) -> None:
-        """Stop following permanently. Known parameters stay available, but are not updated any more."""
-        for followed in self._kinds.values():
-            await followed.stop()
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
-        return [reflector for followed in self._kinds.values() for reflector in followed.reflectors()]
-
-    def unsynced(self) -> list[str]:
-        """What is not known yet, with reasons. Always empty after the first lists have arrived."""
-        return [reason for followed in self._kinds.values() for reason in followed.unsynced()]
-
-    def problems(self) -> list[str]:
-        """What is not up to date, with reasons, including kinds that the API server does not serve."""
-        return [problem for followed in self._kinds.values() for problem in followed.problems()]
 
     def known(self, key: ParametersKey) -> KnownParameters:
         """The parameters for a key, objects sorted by name. Raises Missing if they are not known."""

@@ -16,7 +16,7 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, WholeObject, name_of, whole
-from webhook.cluster.watches.reflector import Cache, Followers, Reflector
+from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.registration.resources import ADMISSION, API_VERSION, POLICIES
 
 DERIVE = "cks-admission.dev/derive"
@@ -27,7 +27,7 @@ _HEAD = {"apiVersion": API_VERSION, "kind": "ValidatingAdmissionPolicy"}
 Json = dict[str, Any]
 
 
-class NativePolicies(Followers):
+class NativePolicies(Following):
     """Policies, whole if they request this, and their bindings. changed: set when any of them may have changed."""
 
     def __init__(self, api: Connection) -> None:
@@ -35,8 +35,19 @@ class NativePolicies(Followers):
         self.changed = asyncio.Event()
         self._policies = Cache[WholeObject, str, Json](name_of, lambda item: asking(item.content), self.changed.set)
         self._bindings = Cache[WholeObject, str, Json](name_of, lambda item: item.content, self.changed.set)
-        self._reflectors = [
-            Reflector(api, FollowedResource(plural, whole, cached=True), f"/apis/{API_VERSION}/{plural}", cache, clock)
+        right = (
+            "a ClusterRole must allow the service's account to list and watch "
+            f"{' and '.join(POLICIES.values())} in {ADMISSION}, or set policies.native to false"
+        )
+        self.parts = [
+            Reflector(
+                api,
+                FollowedResource(plural, whole, cached=True),
+                f"/apis/{API_VERSION}/{plural}",
+                cache,
+                clock,
+                right=right,
+            )
             for plural, cache in zip(POLICIES.values(), (self._policies, self._bindings), strict=True)
         ]
         self._events = Events(api, clock)
@@ -60,19 +71,14 @@ class NativePolicies(Followers):
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons and remedies. A cluster without the kind has no policies."""
-        right = (
-            "a ClusterRole must allow the service's account to list and watch "
-            f"{' and '.join(POLICIES.values())} in {ADMISSION}, or set policies.native to false"
-        )
-        return [reason for reflector in self.reflectors() for reason in reflector.unsynced(right)]
+        return [reason for reflector in self.reflectors() for reason in reflector.unsynced()]
 
 
 def asking(policy: Json) -> Json:
     """The policy with its type, which items of a list lack; nothing of one that does not request derived rules."""
     metadata = policy.get("metadata") or {}
     places = (metadata.get("annotations") or {}, metadata.get("labels") or {})
-    asks = any(place.get(DERIVE) == "true" for place in places)
-    return {**_HEAD, **policy} if asks else {}
+    return {**_HEAD, **policy} if any(place.get(DERIVE) == "true" for place in places) else {}
 
 
 def joined(
@@ -103,36 +109,32 @@ class PolicyMap(Struct, frozen=True):
     refused: str
 
 
-class PolicyMaps(Followers):
+class PolicyMaps(Following):
     """The ConfigMaps of one Namespace with policies. changed: set when any of them may have changed."""
 
     def __init__(self, api: Connection, namespace: str, clock: Clock | None = None) -> None:
         self.changed = asyncio.Event()
-        self._api = api
-        self._clock = clock or Clock()
         self.namespace = namespace
-        self._known = Cache[ConfigMapObject, str, PolicyMap](name_of, _policy_map, self.changed.set)
-        resource = FollowedResource(
-            "configmaps with policies",
-            msgspec.json.Decoder(ConfigMapObject).decode,
-            query=(("labelSelector", SELECTOR),),
-            cached=True,
-        )
-        self._reflector = Reflector(
-            api, resource, resource_path("v1", "configmaps", namespace), self._known, self._clock
-        )
-        self._reflectors = (self._reflector,)
-        self._events = Events(api, self._clock)
+        self._api = api
+        clock = clock or Clock()
+        self._events = Events(api, clock)
+
+        def kept(item: ConfigMapObject) -> PolicyMap:
+            annotations = item.metadata.annotations or {}
+            return PolicyMap(item.metadata.name, item.metadata.uid, item.data or {}, annotations.get(REFUSED, ""))
+
+        self._known = Cache[ConfigMapObject, str, PolicyMap](name_of, kept, self.changed.set)
+        decode, query = msgspec.json.Decoder(ConfigMapObject).decode, (("labelSelector", SELECTOR),)
+        resource = FollowedResource("configmaps with policies", decode, query=query, cached=True)
+        right = f"a Role in namespace {namespace} must allow the service's account to list and watch configmaps"
+        right += ", or set policies.configMaps to false"
+        path = resource_path("v1", "configmaps", namespace)
+        self.parts = [Reflector(api, resource, path, self._known, clock, right=right)]
 
     @property
     def known(self) -> Mapping[str, PolicyMap]:
         """The ConfigMaps by name."""
         return self._known.by_key
-
-    def unsynced(self) -> list[str]:
-        """Why nothing is known yet, with a remedy if a right is missing."""
-        right = f"a Role in namespace {self.namespace} must allow the service's account to list and watch configmaps"
-        return self._reflector.unsynced(f"{right}, or set policies.configMaps to false")
 
     async def report(self, name: str, reason: str) -> None:
         """Report in an annotation and an Event why a ConfigMap is refused. An empty reason withdraws the report.
@@ -169,8 +171,3 @@ class PolicyMaps(Followers):
 
     def _subject(self, known: PolicyMap) -> Subject:
         return Subject("v1", "ConfigMap", self.namespace, known.name, known.uid)
-
-
-def _policy_map(item: ConfigMapObject) -> PolicyMap:
-    annotations = item.metadata.annotations or {}
-    return PolicyMap(item.metadata.name, item.metadata.uid, item.data or {}, annotations.get(REFUSED, ""))

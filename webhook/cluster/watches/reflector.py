@@ -122,14 +122,57 @@ _NOT_IN_CACHE = frozenset({400, 410, 504})
 SPREAD_SECONDS = 3.0
 
 
-class Reflector(Generic[ObjectT]):
+async def cancelled(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+class Following:
+    """Follows objects of the cluster from `start` to `stop`. name: that of its task. parts: what it consists of."""
+
+    name = ""
+    parts: Sequence[Following] = ()
+    task: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Do the work that is not that of the parts, until cancelled."""
+
+    async def start(self) -> None:
+        """Begin to follow; `unsynced` tells what has not arrived yet."""
+        self.task = asyncio.create_task(self.run(), name=self.name)
+        for part in self.parts:
+            await part.start()
+
+    async def stop(self) -> None:
+        """Stop following. What is known stays so, but is not updated any more."""
+        await cancelled([self.task])  # first, because it may start parts
+        await asyncio.gather(*(part.stop() for part in self.parts))
+
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What is followed now."""
+        return [reflector for part in self.parts for reflector in part.reflectors()]
+
+    def unsynced(self) -> list[str]:
+        """What is not known yet, with reasons and remedies. Always empty after the first lists have arrived."""
+        return [reason for part in self.parts for reason in part.unsynced()]
+
+    def problems(self) -> list[str]:
+        """What is not up to date, with reasons and remedies."""
+        return [problem for part in self.parts for problem in part.problems()]
+
+
+class Reflector(Following, Generic[ObjectT]):
     """Keeps a sink up to date with the objects of one kind.
 
-    path: the path of their list. silence: the longest wait for the next byte of a watch. noticed: called after a list
-    has arrived, and after a failure. synced: set once the first list has arrived. problem: why the sink is not up to
-    date; None if it is. status: the HTTP status of the problem; 0 if it was not an answer. fresh: when the API server
-    last proved that the sink is up to date, by a list, an event, a bookmark or the start of a watch. heard: when it
-    last answered at all, with an error of the request perhaps. Both are monotonic, and the start at first.
+    path: the path of their list. right: to grant where it is missing. silence: the longest wait for the next byte of a
+    watch. noticed: called after a list has arrived, and after a failure. synced: set once the first list has arrived.
+    problem: why the sink is not up to date; None if it is. status: the HTTP status of the problem; 0 if it was not an
+    answer. fresh: when the API server last proved that the sink is up to date, by a list, an event, a bookmark or the
+    start of a watch. heard: when it last answered at all, with an error of the request perhaps. Both are monotonic, and
+    the start at first.
     """
 
     def __init__(
@@ -140,6 +183,7 @@ class Reflector(Generic[ObjectT]):
         sink: Sink[ObjectT],
         clock: Clock,
         *,
+        right: str = "",
         silence: float = SILENCE_SECONDS,
         noticed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -149,7 +193,9 @@ class Reflector(Generic[ObjectT]):
         self.problem: str | None = None
         self.status = 0
         self.fresh = self.heard = clock.monotonic()
+        self.name = resource.name
         self._api = api.watches
+        self._right = right
         self._sink = sink
         self._clock = clock
         self._silence = silence
@@ -172,7 +218,17 @@ class Reflector(Generic[ObjectT]):
                 while await self._watch():
                     self._backoff.reset()
             except ClusterError as error:
-                pause = self._failed(error)
+                pause = error.retry_after
+                if error.status in _LIST_AGAIN:
+                    self._version = ""
+                    pause = max(pause, SPREAD_SECONDS * self._clock.random())
+                if 0 < error.status < 500:  # other errors may come from a proxy that cannot reach the API server either
+                    self.heard = self._clock.monotonic()
+                self.problem, self.status = str(error), error.status
+                # Expired versions are normal.
+                (self._log.info if error.status == 410 else self._log.warning)(
+                    "watch failed", resource=self.resource.name, reason=self.problem, status=error.status
+                )
                 self._noticed()
             except Exception as error:  # noqa: BLE001 - one bad answer must not leave the facts stale for ever
                 self.problem, self.status = f"unexpected: {error!r}", 0
@@ -180,16 +236,33 @@ class Reflector(Generic[ObjectT]):
                 self._version = ""
             await self._backoff.wait(pause)
 
-    def unsynced(self, right: str = "") -> list[str]:
-        """Why nothing is known yet; empty after the first list, however old. right: to grant if one is missing."""
-        if self.synced.is_set():
-            return []
-        remedy = f"; {right}" if right and self.status == 403 else ""
-        return [f"{self.resource.name}: first list not done: {self.problem or 'waiting for the API server'}{remedy}"]
+    @property
+    def reason(self) -> str | None:
+        """The problem with its remedy; None if there is none."""
+        return f"{self.problem}; {self._right}" if self._right and self.status == 403 else self.problem
+
+    def reflectors(self) -> list[Reflector[Any]]:
+        """The reflector itself, unless the API server does not serve the kind."""
+        return [self] if self.status != 404 else []
+
+    def unsynced(self) -> list[str]:
+        """Why nothing is known yet; empty after the first list, however old."""
+        reason = self.reason or "waiting for the API server"
+        return [] if self.synced.is_set() else [f"{self.resource.name}: first list not done: {reason}"]
+
+    def problems(self) -> list[str]:
+        """Why the sink is not up to date."""
+        return [f"{self.resource.name}: {self.reason}"] if self.problem else []
 
     async def _list(self) -> None:
         objects, version = 0, ""
-        cached = self._cached()
+        # A list from the API server's watch cache may have any age at first. Later ones must not be older than what is
+        # known, or facts would go back in time. If the cache has nothing as new, as after a restore of etcd, the
+        # storage is asked. https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+        cached: tuple[tuple[str, str], ...] = ()
+        if self.resource.cached and self._from_cache:
+            newer = (("resourceVersion", self._newest), ("resourceVersionMatch", "NotOlderThan"))
+            cached = newer if self._newest else (("resourceVersion", "0"),)
         query, size = (*self.resource.query, *cached), 0 if cached else self.resource.page
         self._sink.begin()
         try:
@@ -209,30 +282,16 @@ class Reflector(Generic[ObjectT]):
         self.synced.set()
         self._noticed()
 
-    def _cached(self) -> tuple[tuple[str, str], ...]:
-        """The parameters of a list from the API server's watch cache; none for one from its storage.
-
-        The first may have any age. Later ones must not be older than what is known, or facts would go back in time. If
-        the cache has nothing as new, as after a restore of etcd, the storage is asked.
-        https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
-        """
-        if not self.resource.cached or not self._from_cache:
-            return ()
-        if not self._newest:
-            return (("resourceVersion", "0"),)
-        return (("resourceVersion", self._newest), ("resourceVersionMatch", "NotOlderThan"))
-
     async def _watch(self) -> bool:
         """Handle events until the API server ends the watch. Return whether the watch worked."""
-        seconds = int(WATCH_SECONDS * (1 + self._clock.random()))
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
-            "timeoutSeconds": str(seconds),
-        }
-        whole_query = (*self.resource.query, *query.items())
-        call = Call("GET", self.path, whole_query, seconds=None, silence=self._silence)
+        query = (
+            *self.resource.query,
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", self._version),
+            ("timeoutSeconds", str(int(WATCH_SECONDS * (1 + self._clock.random())))),
+        )
+        call = Call("GET", self.path, query, seconds=None, silence=self._silence)
         lines = Lines()
         began = self._clock.monotonic()
         worked = False
@@ -273,21 +332,6 @@ class Reflector(Generic[ObjectT]):
             self._skipped(error, len(bytes(raw)))
             return None
 
-    def _failed(self, error: ClusterError) -> float:
-        """Note a failure. Return the shortest pause: what the API server asks for, and a random one before a list."""
-        pause = error.retry_after
-        if error.status in _LIST_AGAIN:
-            self._version = ""
-            pause = max(pause, SPREAD_SECONDS * self._clock.random())
-        if 0 < error.status < 500:  # other errors may come from a proxy that cannot reach the API server either
-            self.heard = self._clock.monotonic()
-        self.problem, self.status = str(error), error.status
-        # Expired versions are normal.
-        (self._log.info if error.status == 410 else self._log.warning)(
-            "watch failed", resource=self.resource.name, reason=self.problem, status=error.status
-        )
-        return pause
-
     def _proved(self) -> None:
         self.fresh = self.heard = self._clock.monotonic()
 
@@ -300,35 +344,3 @@ class Reflector(Generic[ObjectT]):
     def _skipped(self, error: Exception, size: int) -> None:
         # No part of the object may appear in the log.
         self._log.error("object skipped", resource=self.resource.name, reason=str(error), bytes=size)
-
-
-def started(reflectors: Iterable[Reflector[Any]]) -> list[asyncio.Task[NoReturn]]:
-    """A running task for each reflector, named after its resource."""
-    return [asyncio.create_task(reflector.run(), name=reflector.resource.name) for reflector in reflectors]
-
-
-class Followers:
-    """Base class: follows objects with reflectors, from `start` to `stop`."""
-
-    _reflectors: Sequence[Reflector[Any]]
-    _tasks: Sequence[asyncio.Task[NoReturn]] = ()
-
-    async def start(self) -> None:
-        """Begin to follow; `unsynced` tells whether the first lists have arrived."""
-        self._tasks = started(self._reflectors)
-
-    async def stop(self) -> None:
-        """Stop following."""
-        await cancelled(self._tasks)
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed, except kinds that the API server does not serve."""
-        return [reflector for reflector in self._reflectors if reflector.status != 404]
-
-
-async def cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they have ended."""
-    running = list(tasks)
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)

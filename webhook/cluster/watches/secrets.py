@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +15,7 @@ from webhook.cluster.api.call import Call, Connection, fetch, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
-from webhook.cluster.watches.reflector import Cache, Reflector, cancelled
+from webhook.cluster.watches.reflector import Cache, Following, Reflector, cancelled
 
 # These labels help people find the service's objects. Labels that others set are kept.
 _LABELS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
@@ -27,7 +27,7 @@ class _Known(Struct, frozen=True):
     stored: Mapping[str, bytes]
 
 
-class SecretStore:
+class SecretStore(Following):
     """One Secret as a store for files. title: its name in messages. changed: set when it may have changed."""
 
     def __init__(
@@ -47,8 +47,7 @@ class SecretStore:
         self._known = Cache[WholeObject, str, _Known](name_of, _known, self._noticed)
         self._clock = clock or Clock()
         self._listed = False
-        self._reflector = self._anew()
-        self._task: asyncio.Task[Any] | None = None
+        self._anew()
 
     @property
     def exists(self) -> bool:
@@ -72,17 +71,9 @@ class SecretStore:
 
     def reread(self) -> None:
         """List it again, and follow it from there, because the watch's connection may be dead unnoticed."""
-        if self._task is not None:
-            self._reflector = self._anew()
+        if self.task is not None:
+            self._anew()
             self._follow()
-
-    async def stop(self) -> None:
-        """Stop following."""
-        await cancelled([self._task] if self._task else [])
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """What is followed now."""
-        return [self._reflector]
 
     def unsynced(self) -> list[str]:
         """Why the Secret is not known yet, with a remedy if a right is missing."""
@@ -90,7 +81,7 @@ class SecretStore:
 
     def stale(self) -> list[str]:
         """Why the Secret may have changed: no list has arrived since `reread`. In the form of `unsynced`."""
-        return self._reflector.unsynced(self._right(f"list and watch the secret {self._name}"))
+        return self._reflector.unsynced()
 
     async def write(self, contents: Mapping[str, bytes]) -> None:
         """Replace the contents of these keys, or create the Secret if none is known.
@@ -99,26 +90,19 @@ class SecretStore:
         the caller should decide again. Raises ClusterError if it cannot be written.
         """
         known = self._known.by_key.get(self._name)
-        head = {"apiVersion": "v1", "kind": "Secret"}
-        if known is None:
-            made = {
-                **head,
-                "type": "Opaque",
-                "metadata": {"name": self._name, "labels": _LABELS},
-                "data": _encoded(contents),
-            }
-            call = Call("POST", self._path, body=made, seconds=_SECONDS)
-        else:
-            # The whole Secret in the version that was read, so that later changes are not lost.
-            metadata, data = known.content["metadata"], known.content.get("data") or {}
-            labels = {**_LABELS, **(metadata.get("labels") or {})}
-            made = {
-                **known.content,
-                **head,
-                "metadata": {**metadata, "labels": labels},
-                "data": {**data, **_encoded(contents)},
-            }
-            call = Call("PUT", resource_path("v1", "secrets", self._namespace, self._name), body=made, seconds=_SECONDS)
+        # The whole Secret in the version that was read, so that later changes are not lost.
+        content: Mapping[str, Any] = known.content if known else {"type": "Opaque", "metadata": {"name": self._name}}
+        labels = {**_LABELS, **(content["metadata"].get("labels") or {})}
+        encoded = {key: base64.b64encode(value).decode("ascii") for key, value in contents.items()}
+        made = {
+            **content,
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {**content["metadata"], "labels": labels},
+            "data": {**(content.get("data") or {}), **encoded},
+        }
+        method, path = ("PUT", f"{self._path}/{self._name}") if known else ("POST", self._path)
+        call = Call(method, path, body=made, seconds=_SECONDS)
         try:
             body = await fetch(self._api, call)
         except ApiError as error:
@@ -135,12 +119,20 @@ class SecretStore:
         # progress can, for a moment, but writes based on it are refused because of their old version.
         self._known.changed("MODIFIED", whole(msgspec.Raw(body)))
 
-    def _anew(self) -> Reflector[WholeObject]:
+    def _anew(self) -> None:
         resource = FollowedResource(self.title, whole, query=(("fieldSelector", f"metadata.name={self._name}"),))
-        return Reflector(self._api, resource, self._path, self._known, self._clock)
+        right = self._right(f"list and watch the secret {self._name}")
+        self._reflector = Reflector(self._api, resource, self._path, self._known, self._clock, right=right)
+        self.parts = [self._reflector]
 
     def _follow(self) -> None:
-        self._task = asyncio.create_task(_after(self._task, self._reflector), name=self.title)
+        earlier, reflector = self.task, self._reflector
+
+        async def follow() -> None:
+            await cancelled([earlier])  # it could still deliver older contents
+            await reflector.run()
+
+        self.task = asyncio.create_task(follow(), name=self.title)
 
     def _noticed(self) -> None:
         self._listed = True
@@ -150,22 +142,11 @@ class SecretStore:
         return f"a Role in namespace {self._namespace} must allow the service's account to {verbs}"
 
 
-async def _after(earlier: asyncio.Task[Any] | None, reflector: Reflector[WholeObject]) -> NoReturn:
-    """Follow after the earlier task has ended, because that could still deliver older contents."""
-    await cancelled([earlier] if earlier else [])
-    await reflector.run()
-
-
 def _known(item: WholeObject) -> _Known:
-    return _Known(item.content, {key: _decoded(text) for key, text in (item.content.get("data") or {}).items()})
-
-
-def _decoded(text: object) -> bytes:
-    try:
-        return base64.b64decode(str(text), validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _encoded(contents: Mapping[str, bytes]) -> dict[str, str]:
-    return {key: base64.b64encode(content).decode("ascii") for key, content in contents.items()}
+    stored = dict[str, bytes]()
+    for key, text in (item.content.get("data") or {}).items():
+        try:
+            stored[key] = base64.b64decode(str(text), validate=True)
+        except (binascii.Error, ValueError):
+            stored[key] = b""
+    return _Known(item.content, stored)

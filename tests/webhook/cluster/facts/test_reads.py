@@ -81,7 +81,7 @@ async def test_old_answers_are_forgotten(reads: NamespaceReads, times: Times) ->
         await reads.read(f"none-{number}", PATIENCE)
         times.pass_by(1)
 
-    assert list(reads._answers) == [f"none-{number}" for number in range(5, 10)]
+    assert list(reads._kept) == [f"none-{number}" for number in range(5, 10)]
 
 
 async def test_one_deadline_is_not_another_s(server: FakeApi, reads: NamespaceReads) -> None:
@@ -232,7 +232,7 @@ async def test_memory_is_bounded(server: FakeApi, reviews: AccessReviews) -> Non
     await reviews.review(of("first"), PATIENCE)
 
     assert (asked, len(server.seen)) == (4, 4 + MOST_KEPT - 1)
-    assert len(reviews._answers) == MOST_KEPT
+    assert len(reviews._kept) == MOST_KEPT
     await reviews.review(of("second"), PATIENCE)
     assert len(server.seen) == 4 + MOST_KEPT
 

@@ -69,7 +69,7 @@ async def test_a_right_that_is_missing_is_an_error(server: FakeApi, api: Connect
     with pytest.raises(ClusterError, match=r"403: no"):
         await probed(api, "ours")
     await watch.look()
-    assert "403: no" in watch.problem
+    assert "403: no" in watch.problems()[0]
 
 
 async def test_manage_hands_its_answer_to_replicas(server: FakeApi, api: Connection) -> None:
@@ -108,7 +108,7 @@ async def test_a_change_is_logged_once() -> None:
         ("warning", "", "off"),
         ("info", "Job", ""),
     ]
-    assert (watch.current, watch.problem, idle.problem) == (Support("Job"), "", "")
+    assert (watch.current, watch.problems(), idle.problems()) == (Support("Job"), [], [])
 
 
 async def _given(answers: list[Support]) -> Support:

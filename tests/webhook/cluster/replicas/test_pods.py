@@ -60,7 +60,7 @@ async def pods(server: FakeApi, api: Connection) -> AsyncIterator[ReplicaPods]:
     found = ReplicaPods(api, "cks", "app=cks", NAME, lambda: None)
     assert found.announcements() is None
     await found.start()
-    task = asyncio.create_task(found.run())
+    task = asyncio.create_task(found.ask())
     yield found
     task.cancel()
     await found.stop()

@@ -11,7 +11,7 @@ from support.api.guardedapi import GuardedApi
 from support.patience import until
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.replicas.replica import Replica, joined
+from webhook.cluster.replicas.lease import Replica, joined
 from webhook.configuration.settings import ClusterSettings, Settings, Tls
 
 SERVER = GuardedApi

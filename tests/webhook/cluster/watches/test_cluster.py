@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,7 +17,7 @@ from webhook.cluster.api.objects import NAMESPACES as NAMESPACE_RESOURCE
 from webhook.cluster.api.objects import NODES as NODE_RESOURCE
 from webhook.cluster.api.objects import name_of
 from webhook.cluster.watches.cluster import ServedRelease, WatchAges
-from webhook.cluster.watches.reflector import Cache, Reflector, cancelled, started
+from webhook.cluster.watches.reflector import Cache, Following, Reflector, cancelled
 
 _OLD, _NEW = RELEASES[:2]
 
@@ -105,16 +104,13 @@ HOUR = 3600.0
 PATIENCE = 1800.0
 
 
-class Two:
-    """A source that follows Namespaces and Nodes."""
+class Two(Following):
+    """It follows Namespaces and Nodes."""
 
     def __init__(self, api: Connection, times: Times) -> None:
         self.namespaces = Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, Cache(name_of, name_of), times.clock)
         self.nodes = Reflector(api, NODE_RESOURCE, NODES, Cache(name_of, name_of), times.clock)
-
-    def reflectors(self) -> Sequence[Reflector[Any]]:
-        """Both."""
-        return self.namespaces, self.nodes
+        self.parts = self.namespaces, self.nodes
 
 
 @pytest.fixture
@@ -124,12 +120,12 @@ async def two(server: FakeApi, api: Connection, times: Times) -> AsyncIterator[T
         server.put(path, named("one"))
     times.patience = 0
     source = Two(api, times)
-    tasks = started(source.reflectors())
+    await source.start()
     for path in (NAMESPACES, NODES):
         await server.watched(path)
     await until(lambda: all(reflector.synced.is_set() for reflector in source.reflectors()))
     yield source
-    await cancelled(tasks)
+    await source.stop()
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def topologies(api: Connection, times: Times) -> Topologies:
 @asynccontextmanager
 async def running(topologies: Topologies) -> AsyncIterator[None]:
     """Follow during the block; at its end, be cancelled."""
-    tasks = [asyncio.create_task(group.run()) for group in topologies.groups.values()]
+    tasks = [asyncio.create_task(group.run()) for group in topologies.parts]
     try:
         yield
     finally:

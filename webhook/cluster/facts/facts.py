@@ -93,7 +93,7 @@ class _Answers(Generic[K, T]):
         """The question when it has ended; None if it has not within these seconds."""
         task = self._running.get(key)
         if task is None:
-            task = self._running[key] = asyncio.create_task(self._ask(key), name=f"read {type(key).__name__}")
+            task = self._running[key] = asyncio.create_task(self._ask(key), name=type(self).__name__)
 
             def ended(task: asyncio.Task[T]) -> None:
                 del self._running[key]

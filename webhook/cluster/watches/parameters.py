@@ -168,7 +168,7 @@ class FollowedKind(Following):
         """Follow exactly these keys from now on. Keys that were already followed keep their objects."""
         self._keys = keys
         if self.task is None:
-            self.task = asyncio.create_task(self.run(), name=self.name)
+            self.task = asyncio.create_task(self.run(), name=f"paramKind {self.kind.kind}")
         self._adjust()
 
     async def stop(self) -> None:

@@ -171,8 +171,8 @@ async def test_stopping_leaves_nothing(server: FakeApi, api: Connection, times: 
     for kind in devices:
         server.put(f"{RESOURCE_GROUP}/v1/{kind}", named("x", namespace="team"))
     server.install("kai.scheduler", {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
-    topologies = {"topologies of kai.scheduler", "topologies of kueue.x-k8s.io", "topologies.kai.scheduler"}
-    names = {"namespaces", "devices", "read namespace slow", *devices, *topologies}
+    topologies = {"Topology of kai.scheduler", "Topology of kueue.x-k8s.io", "topologies.kai.scheduler"}
+    names = {"namespaces", RESOURCE_GROUP.rpartition("/")[2], "NamespaceReads", *devices, *topologies}
     await ClusterFacts(api, watch_nodes=True).stop()
     async with following(api, times, watch_topologies=True) as facts:
         server.held = asyncio.Event()

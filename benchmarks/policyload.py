@@ -43,7 +43,7 @@ def main() -> None:
     """Load the policies in a directory, and print what that took as JSON."""
     before, begun = _resident(), time.perf_counter()
     gc.disable()  # as the service does meanwhile
-    files = policyfiles.load([sys.argv[1]], datetime.now(UTC).date())
+    files = policyfiles.read(policyfiles.texts([sys.argv[1]]), datetime.now(UTC).date())
     read = time.perf_counter()
     made = rules.build(Settings(), (), rules.of_policies(Settings(), files))
     ended = time.perf_counter()

@@ -160,7 +160,7 @@ def test_an_example_does_there_what_its_suite_says(
     """An object comes out as our engine makes it of the one with the API server's defaults, or is refused alike."""
     del applied
     given = plain[case.name]
-    files = policyfiles.load([str(_EXAMPLE)])
+    files = policyfiles.read(policyfiles.texts([str(_EXAMPLE)]))
     ours = SuiteRun(files.loaded, files.parameters, schemas=files.schema).outcome(
         replace(case, object=given, namespace=CaseNamespace(name=cluster.namespace))
     )

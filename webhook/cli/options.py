@@ -234,7 +234,7 @@ def policy_files(settings: Settings, today: date, *, drafts: bool) -> PolicyFile
 
     tell_passed_over(paths)
     with reading(FileError):
-        files = policyfiles.load(paths, today, drafts=drafts, release=judged_as, within=bounded)
+        files = policyfiles.read(policyfiles.texts(paths), today, drafts=drafts, release=judged_as, within=bounded)
     if not (files.loaded.policies or files.loaded.exceptions):
         kinds = "ValidatingAdmissionPolicy, MutatingAdmissionPolicy or PolicyException"
         raise InputError(f"{', '.join(paths)}: no {kinds} found")

@@ -230,7 +230,7 @@ def _suite(file: Path, document: YamlDocument) -> Suite:
 def _policies(file: Path, suite: Suite, today: date, release: Release) -> PolicyFiles:
     paths = [str(file.parent / name) for name in suite.policies]
     with reading(FileError):
-        loaded = policyfiles.load(paths, today, drafts=True, release=release, within=bounded)
+        loaded = policyfiles.read(policyfiles.texts(paths), today, drafts=True, release=release, within=bounded)
     problems = []
     if not loaded.loaded.policies:
         files = ", ".join(suite.policies)

@@ -87,7 +87,20 @@ def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rul
 
     Controllers of the cluster make most Pods, and no pack judges these: the API server need not call.
     """
-    conditions = _shared_conditions(packs.policies)
+    # The conditions that read nothing but the requester, by their trees, however they are laid out; as the first policy
+    # has them those that all have.
+    of_requester = [
+        {
+            unparse(parse(condition.expression.source, expand=False)): HookCondition(
+                condition.name, condition.expression.text
+            )
+            for condition in policy.match_conditions
+            if not _OTHER_INPUT.search(condition.expression.text.replace("request.userInfo", ""))
+        }
+        for policy in packs.policies
+    ]
+    first, *others = of_requester or [{}]
+    conditions = tuple(condition for tree, condition in first.items() if all(tree in other for other in others))
 
     def loaded(policy: Policy) -> CompiledPolicy:
         compiled = compile_(policy)
@@ -97,23 +110,6 @@ def rules(packs: Packs, workloads: Workloads, compile_: Compile) -> Iterator[Rul
     for rule in policyrule.validating_rules(packs.policies, packs.bindings, packs.parameters, workloads, loaded):
         hooks = tuple(msgspec.structs.replace(hook, conditions=conditions) for hook in rule.hooks)
         yield msgspec.structs.replace(rule, hooks=hooks)
-
-
-def _shared_conditions(policies: Sequence[Policy]) -> tuple[HookCondition, ...]:
-    """The conditions on the requester that all policies have, however they are laid out, as the first one has them."""
-    first, *others = [_of_requester(policy) for policy in policies] or [{}]
-    return tuple(condition for tree, condition in first.items() if all(tree in other for other in others))
-
-
-def _of_requester(policy: Policy) -> dict[str, HookCondition]:
-    """The match conditions that read nothing but the requester, by their trees, written the one way."""
-    return {
-        unparse(parse(condition.expression.source, expand=False)): HookCondition(
-            condition.name, condition.expression.text
-        )
-        for condition in policy.match_conditions
-        if not _OTHER_INPUT.search(condition.expression.text.replace("request.userInfo", ""))
-    }
 
 
 def texts(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -146,36 +142,31 @@ def action(chosen: PackSettings, policy: str, subject: str, shipped: Sequence[st
 def _in_force(settings: Settings) -> Iterator[tuple[_Part, JsonObject]]:
     """The documents of the policies that are not off, each with its value for the settings."""
     for pack, chosen in settings.packs.by_name.items():
-        given = _parameters(settings, pack, chosen)
+        # The parameters that differ from the shipped ones.
+        given = dict(chosen.parameters)
+        own = settings.organization.reserved_hash
+        if own and OWN_RESERVATION in packfiles.names(pack).parameters:
+            allowed = given.get(OWN_RESERVATION, "")
+            if own not in re.split(r"[\s,]+", allowed):
+                given[OWN_RESERVATION] = f"{allowed} {own}".strip()
         for file in packfiles.files(pack):
-            yield from _of_file(_parts(file), chosen, given)
-
-
-def _of_file(
-    parts: Sequence[_Part], chosen: PackSettings, given: Mapping[str, str]
-) -> Iterator[tuple[_Part, JsonObject]]:
-    bindings = {part.number: binding for part in parts if (binding := _binding(part, chosen)) is not None}
-    policies = {binding["spec"]["policyName"] for binding in bindings.values()}
-    maps = {binding["spec"].get("paramRef", {}).get("name") for binding in bindings.values()}
-    for part in parts:
-        value = part.document.value
-        name = value["metadata"]["name"]
-        if value["kind"] == "ConfigMap" and name in maps:
-            yield part, _with(value, "data", {key: text for key, text in given.items() if key in value["data"]})
-        elif part.policy is not None and name in policies:
-            yield part, value
-        elif part.number in bindings:
-            yield part, bindings[part.number]
-
-
-def _binding(part: _Part, chosen: PackSettings) -> JsonObject | None:
-    """The binding of a policy that is not off; None for anything else."""
-    value = part.document.value
-    if not value["kind"].endswith("Binding"):
-        return None
-    spec = value["spec"]
-    actions = action(chosen, spec["policyName"], part.file.subject, spec["validationActions"])
-    return _with(value, "spec", {"validationActions": actions}) if actions else None
+            # A policy is off if no binding is left of it, and so is a ConfigMap that no binding names.
+            bindings: dict[int, JsonObject] = {}
+            for part in (part for part in _parts(file) if part.document.value["kind"].endswith("Binding")):
+                spec = part.document.value["spec"]
+                if actions := action(chosen, spec["policyName"], file.subject, spec["validationActions"]):
+                    bindings[part.number] = _with(part.document.value, "spec", {"validationActions": actions})
+            policies = {binding["spec"]["policyName"] for binding in bindings.values()}
+            maps = {binding["spec"].get("paramRef", {}).get("name") for binding in bindings.values()}
+            for part in _parts(file):
+                value = part.document.value
+                name = value["metadata"]["name"]
+                if value["kind"] == "ConfigMap" and name in maps:
+                    yield part, _with(value, "data", {key: text for key, text in given.items() if key in value["data"]})
+                elif part.policy is not None and name in policies:
+                    yield part, value
+                elif part.number in bindings:
+                    yield part, bindings[part.number]
 
 
 def _with(value: JsonObject, field: str, changes: Mapping[str, Any]) -> JsonObject:
@@ -183,17 +174,6 @@ def _with(value: JsonObject, field: str, changes: Mapping[str, Any]) -> JsonObje
     if all(value[field].get(key) == item for key, item in changes.items()):
         return value
     return {**value, field: {**value[field], **changes}}
-
-
-def _parameters(settings: Settings, pack: str, chosen: PackSettings) -> dict[str, str]:
-    """The parameters that differ from the shipped ones."""
-    given = dict(chosen.parameters)
-    own = settings.organization.reserved_hash
-    if own and OWN_RESERVATION in packfiles.names(pack).parameters:
-        allowed = given.get(OWN_RESERVATION, "")
-        if own not in re.split(r"[\s,]+", allowed):
-            given[OWN_RESERVATION] = f"{allowed} {own}".strip()
-    return given
 
 
 @cache

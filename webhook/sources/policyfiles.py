@@ -30,16 +30,6 @@ from policies.rbac import RbacError, Rights
 from webhook.files import manifest, yamlfile, yamltext
 from webhook.files.yamlfile import FileError
 
-_CRD = "CustomResourceDefinition"
-
-
-Within = Callable[[str], AbstractContextManager[None]]
-"""The block in which what stands in a file is compiled, by the name of the file."""
-
-
-def _anywhere(_: str) -> AbstractContextManager[None]:
-    return nullcontext()
-
 
 class PolicyFilesError(FileError):
     """Policies cannot be used. The text has all problems, each with file, line, column and field.
@@ -81,21 +71,6 @@ class PolicyFiles(NamedTuple):
         return schema.unknown(kind) if known is None and kind.group else known
 
 
-def load(
-    paths: Iterable[str],
-    today: date | None = None,
-    *,
-    drafts: bool = False,
-    release: Release = NEWEST,
-    within: Within = _anywhere,
-) -> PolicyFiles:
-    """The contents of files, and of directories recursively. For the rest see `read`.
-
-    Raises FileError and OSError.
-    """
-    return read(texts(paths), today, drafts=drafts, release=release, within=within)
-
-
 def texts(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The names and texts of files, and of those in directories. Raises FileError, and OSError."""
     for file, named in ((file, Path(path)) for path in paths for file in files(path)):
@@ -108,13 +83,13 @@ def read(
     *,
     drafts: bool = False,
     release: Release = NEWEST,
-    within: Within = _anywhere,
+    within: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> PolicyFiles:
     """The contents of files, given by names and texts. Raises FileError, as `of_parts` does.
 
     today: to warn of exceptions that end. drafts: whether a policy without a binding counts as if one denied, with a
     warning; else it is an error. Other objects are then read as the API server reads them, for no API server does.
-    release: that of the API server that would take them. within: the block in which a file is compiled.
+    release: that of the API server that would take them. within: the block in which a file is compiled, by its name.
     """
     parts_read: list[Part] = []
     for name, text in files:
@@ -131,26 +106,17 @@ def of_parts(
     if loaded.errors:
         raise PolicyFilesError("\n".join(map(str, loaded.errors)), loaded.errors)
     try:
-        contents = _received(of(_bound(loaded), release)) if drafts else of(loaded, release)
+        contents = _as_drafts(loaded, release) if drafts else of(loaded, release)
         return contents._replace(rights=rbac.read(loaded.context, release))
     except RbacError as error:
         raise PolicyFilesError(str(error)) from None
 
 
-def _received(files: PolicyFiles) -> PolicyFiles:
-    """The same with parameters and Namespaces as the API server reads them."""
+def _as_drafts(loaded: Loaded, release: Release) -> PolicyFiles:
+    """The contents with parameters and Namespaces as the API server reads them.
 
-    def read_(obj: Mapping[str, Any]) -> JsonObject:
-        known = files.schema(kind_of(obj))
-        return dict(obj) if known is None else received(dict(obj), known)
-
-    parameters = StaticParameters([read_(obj) for obj in files.parameters.objects], files.parameters.scopes)
-    namespaces = {name: read_(namespace) for name, namespace in files.namespaces.items()}
-    return files._replace(parameters=parameters, namespaces=namespaces)
-
-
-def _bound(loaded: Loaded) -> Loaded:
-    """The same with a binding for each policy that has none, which denies wherever the policy matches."""
+    A policy without a binding has one that denies wherever the policy matches.
+    """
     bound = {(binding.kind, binding.policy_name) for binding in loaded.bindings}
     added = [
         Binding(
@@ -163,7 +129,15 @@ def _bound(loaded: Loaded) -> Loaded:
         for policy, mutates in ((policy, policy.kind == "MutatingAdmissionPolicy") for policy in loaded.policies)
         if (f"{policy.kind}Binding", policy.name) not in bound
     ]
-    return replace(loaded, bindings=(*loaded.bindings, *added))
+    files = of(replace(loaded, bindings=(*loaded.bindings, *added)), release)
+
+    def read_(obj: Mapping[str, Any]) -> JsonObject:
+        known = files.schema(kind_of(obj))
+        return dict(obj) if known is None else received(dict(obj), known)
+
+    parameters = StaticParameters([read_(obj) for obj in files.parameters.objects], files.parameters.scopes)
+    namespaces = {name: read_(namespace) for name, namespace in files.namespaces.items()}
+    return files._replace(parameters=parameters, namespaces=namespaces)
 
 
 def of(loaded: Loaded, release: Release = NEWEST) -> PolicyFiles:
@@ -175,7 +149,7 @@ def of(loaded: Loaded, release: Release = NEWEST) -> PolicyFiles:
         and isinstance(value.get("kind"), str)
         and isinstance(value.get("metadata"), dict)
     )
-    definitions = [value.get("spec") or {} for value in objects if value["kind"] == _CRD]
+    definitions = [value.get("spec") or {} for value in objects if value["kind"] == "CustomResourceDefinition"]
     parameters = StaticParameters(objects, _scopes(objects, definitions))
     namespaces = {
         str(value["metadata"].get("name", "")): value

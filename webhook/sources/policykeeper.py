@@ -35,8 +35,6 @@ from webhook.sources.policyset import Directories, Native, PolicySet, Source
 from webhook.sources.reading import Content, Readings
 
 T = TypeVar("T")
-Changes = Callable[[], AsyncIterator[None]]
-"""Yields whenever something may have changed."""
 
 
 class InCluster(NamedTuple):
@@ -132,17 +130,26 @@ class PolicyKeeper:
     async def run(self, changed: Callable[[], Awaitable[None]]) -> NoReturn:
         """Follow the sources, and call `changed` after each change of the rules, to put them into force."""
         wake = asyncio.Event()
+
+        async def listen(changes: Callable[[], AsyncIterator[None]]) -> NoReturn:
+            while True:
+                try:
+                    async for _ in changes():
+                        wake.set()
+                except Exception:  # noqa: BLE001 - as below
+                    self._log.exception("could not follow policies")
+                await asyncio.sleep(LOOK_SECONDS)
+                wake.set()
+
         async with asyncio.TaskGroup() as group:
-            changes: list[Changes] = [
-                *(source.changes for source in self._sources),
-                partial(_changes, self._readings.changed),
-            ]
+            for source in self._sources:
+                group.create_task(listen(source.changes))
+            events = [self._readings.changed]
             if self._cluster is not None:
-                changes.append(self._cluster.release.changes)
-                if self._cluster.natives is not None:
-                    changes.append(partial(_changes, self._cluster.natives.changed))
-            for each in changes:
-                group.create_task(self._listen(each, wake))
+                group.create_task(listen(self._cluster.release.changes))
+                events += [self._cluster.natives.changed] if self._cluster.natives is not None else []
+            for event in events:
+                group.create_task(listen(partial(_changes, event)))
             while True:
                 await wake.wait()
                 wake.clear()
@@ -165,7 +172,27 @@ class PolicyKeeper:
         logged and counted.
         """
         async with self._looking:
-            return await self._look(before)
+            complete = self._cluster is None or not self._cluster.unsynced()
+            read = await _collected_later(self._read())
+            self.complete = self.complete or (complete and self._readings.is_done)
+            if read is None:
+                return False
+            versions, made = read
+            await self._follow(made, *([] if before is None else [before]))
+            last = self._made
+            for source, reason in made.refused.items():
+                if last.refused.get(source) != reason:
+                    self._log.error("policies refused", source=source, reason=reason)
+            if made.is_new:
+                after = made.named
+                changes = {kind: changed_names(before, after[kind]) for kind, before in last.named.items()}
+                policies = changes.pop("policies")
+                others = flattened_changes(changes)
+                release = {} if made.release == last.release else {"kubernetes": made.release.name}
+                self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others, **release)
+            self._seen = versions
+            self._put(made)
+            return made.is_new
 
     async def reconfigure(self, loaded: LoadedConfiguration) -> None:
         """Make the rules for a new configuration, with the current policies.
@@ -184,21 +211,7 @@ class PolicyKeeper:
             except BaseException:
                 self._settings, self._catalog = before
                 raise
-            self._report(made)
-            self._made, self.rules, self.ruleset = made, made.rules, made.ruleset
-
-    async def _look(self, before: _Made | None) -> bool:
-        complete = self._cluster is None or not self._cluster.unsynced()
-        read = await _collected_later(self._read())
-        self.complete = self.complete or (complete and self._readings.is_done)
-        if read is None:
-            return False
-        versions, made = read
-        await self._follow(made, *([] if before is None else [before]))
-        self._report_changes(made)
-        self._seen, self._made = versions, made  # no await from here on, so that all change together
-        self.rules, self.ruleset = made.rules, made.ruleset
-        return made.is_new
+            self._put(made)
 
     async def _read(self) -> tuple[Mapping[str, str], _Made] | None:
         """The versions of the current contents, and what is made from them; None if they have not changed."""
@@ -212,9 +225,9 @@ class PolicyKeeper:
         native = policyset.native(natives, self._native_contents)
         inside = f"{release.name} {native.version}"
         versions = {"": inside, **{name: content.version for name, content in newest.items()}}
-        if versions == self._seen:
-            return None
-        return versions, await asyncio.to_thread(self._make, release, newest, native)
+        return (
+            None if versions == self._seen else (versions, await asyncio.to_thread(self._make, release, newest, native))
+        )
 
     @property
     def _release(self) -> Release:
@@ -224,16 +237,6 @@ class PolicyKeeper:
     async def _follow(self, *made: _Made) -> None:
         if self._cluster is not None and self._cluster.parameters is not None:
             await self._cluster.parameters.follow((key for part in made for key in part.parameter_keys), self)
-
-    async def _listen(self, changes: Changes, wake: asyncio.Event) -> NoReturn:
-        while True:
-            try:
-                async for _ in changes():
-                    wake.set()
-            except Exception:  # noqa: BLE001 - as above
-                self._log.exception("could not follow policies")
-            await asyncio.sleep(LOOK_SECONDS)
-            wake.set()
 
     def _make(self, release: Release, newest: Mapping[str, Content], native: Native) -> _Made:
         """What is made from the current contents, without rules if these have not changed. Runs in a thread."""
@@ -258,29 +261,15 @@ class PolicyKeeper:
         doubts = [*warnings, *rules.unknown_names(self._settings, policies), *native.problems]
         return _Made(release, policy_set, native, refused, doubts, policies, ruleset)
 
-    def _report_changes(self, made: _Made) -> None:
-        """Log what is refused and what has changed."""
-        last = self._made
-        for source, reason in made.refused.items():
-            if last.refused.get(source) != reason:
-                self._log.error("policies refused", source=source, reason=reason)
-        if made.is_new:
-            after = made.named
-            changes = {kind: changed_names(before, after[kind]) for kind, before in last.named.items()}
-            policies = changes.pop("policies")
-            others = flattened_changes(changes)
-            release = {} if made.release == last.release else {"kubernetes": made.release.name}
-            self._log.info("policies loaded", policies=len(after["policies"]), **policies, **others, **release)
-        self._report(made)
-
-    def _report(self, made: _Made) -> None:
-        """Count what is loaded, and log what is replaced or doubtful."""
+    def _put(self, made: _Made) -> None:
+        """Count what is loaded, log what is replaced or doubtful, and have it in force: all changes together."""
         self._metrics.policies_loaded((policy.kind for policy in made.policies), refused=bool(made.refused))
         if (replaced := made.rules.replaced) and replaced != self._made.rules.replaced:
             self._log.info("shipped policies replaced by others of their names", policies=list(replaced))
         for doubt in made.doubts:
             if doubt not in self._made.doubts:
                 self._log.warning("policy is doubtful", reason=doubt)
+        self._made, self.rules, self.ruleset = made, made.rules, made.ruleset
 
 
 class _Made(NamedTuple):

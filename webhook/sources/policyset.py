@@ -22,7 +22,6 @@ from msgspec import Struct
 
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document, Report, Spot
-from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.reader import Loaded, Part, together
 from policies.admissionpolicy.model import Policy
 from policies.cel.environment import Dialect
@@ -211,16 +210,16 @@ def _files(path: str, release: Release) -> Iterator[Unit]:
             yield Unit(path, str(file), version, partial(policyfiles.parts, text, str(file), release))
     except OSError as error:
         problem = f"{error.filename}: cannot be read: {error.strerror}"
-    yield Unit(path, f"{path} itself", repr((problem, passed)), partial(_listed, path, problem, passed))
 
+    def listed() -> tuple[Part, ...]:
+        if problem:
+            raise yamlfile.FileError(problem)
+        top = Spot(Report(Document(value=None, name=path, places=lambda _: (1, 1))))
+        for line in passed:
+            top.warn(line)
+        return (Part(report=top.report),) if passed else ()
 
-def _listed(path: str, problem: str, passed: Sequence[str]) -> tuple[Part, ...]:
-    if problem:
-        raise yamlfile.FileError(problem)
-    top = Spot(Report(Document(value=None, name=path, places=_no_place)))
-    for line in passed:
-        top.warn(line)
-    return (Part(report=top.report),) if passed else ()
+    yield Unit(path, f"{path} itself", repr((problem, passed)), listed)
 
 
 class ConfigMaps:
@@ -311,14 +310,10 @@ def native_units(policies: Mapping[str, Sequence[JsonObject]], release: Release)
             revision = metadata.get("uid"), metadata.get("generation"), metadata.get("annotations"), release.name
             name = f"{value['kind']} {metadata['name']}"
             # It has no lines; it is stored, so it may use what a new one may not.
-            document = Document(value=value, name=name, places=_no_place)
+            document = Document(value=value, name=name, places=lambda _: (1, 1))
             dialect = Dialect(release, stored=True)
             units.append(Unit(source, name, repr(revision), partial(reader.parts, document, dialect)))
     return units
-
-
-def _no_place(_: FieldPath) -> tuple[int, int]:
-    return 1, 1
 
 
 async def read_native(policies: Mapping[str, Sequence[JsonObject]], release: Release) -> Native:

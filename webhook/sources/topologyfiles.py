@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from pathlib import Path
 
 from policies.topology.objects import TopologyError
 from policies.topology.objects import read as topology
@@ -23,8 +22,21 @@ def read(paths: Iterable[str]) -> list[Topology]:
         except OSError as error:
             problems.append(f"{error.filename}: cannot be read: {error.strerror}")
             continue
-        for file in files:
-            _read(file, topologies, problems)
+        for name, file in ((str(file), file) for file in files):
+            try:
+                documents = load(name, content(file))
+            except OSError as error:
+                problems.append(f"{name}: cannot be read: {error.strerror}")
+                continue
+            except FileError as error:
+                problems.append(str(error))
+                continue
+            for document, (place, value) in ((one, part) for one in documents for part in one.parts()):
+                try:
+                    topologies.append(topology(value, f"{name}:{document.line(place)}"))
+                except TopologyError as error:
+                    lines = ((document.line(place + at), (place + at, problem)) for at, problem in error.problems)
+                    problems += [f"{name}:{line}: {TopologyError([problem])}" for line, problem in lines]
     if problems:
         raise FileError("\n".join(problems))
     return topologies
@@ -40,25 +52,3 @@ def version(paths: Iterable[str]) -> str:
         except OSError as error:
             digest.update(f"{error}\n".encode())
     return digest.hexdigest()
-
-
-def _read(file: Path, topologies: list[Topology], problems: list[str]) -> None:
-    """Add the contents of a file to `topologies`, and its mistakes to `problems`."""
-    name = str(file)
-    try:
-        documents = load(name, content(file))
-    except OSError as error:
-        problems.append(f"{name}: cannot be read: {error.strerror}")
-        return
-    except FileError as error:
-        problems.append(str(error))
-        return
-    for document in documents:
-        for place, value in document.parts():
-            try:
-                topologies.append(topology(value, f"{name}:{document.line(place)}"))
-            except TopologyError as error:
-                problems += [
-                    f"{name}:{document.line(where)}: {TopologyError([(where, problem)])}"
-                    for where, problem in ((place + at, problem) for at, problem in error.problems)
-                ]

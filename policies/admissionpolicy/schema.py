@@ -64,10 +64,6 @@ class Atom:
     map: MapType | None = None
     name: str = ""
 
-    def same(self, other: Atom) -> bool:
-        """Whether both allow the same values."""
-        return self.scalar is other.scalar and self.list is other.list and self.map is other.map
-
 
 class SchemaNode:
     """The schema of a place, converted on first use."""

@@ -27,12 +27,6 @@ class Namespace(Struct, frozen=True):
     labels: Mapping[str, str]
     content: bytes = b"{}"
 
-    @property
-    def decoded(self) -> JsonObject:
-        """All that `namespaceObject` shows."""
-        decoded: JsonObject = msgspec.json.decode(self.content)
-        return decoded
-
 
 class NamespaceKey(Key[Namespace], Struct, frozen=True):
     """The key of a Namespace: its name."""
@@ -120,7 +114,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     def namespace(self, name: str) -> JsonObject:
         """A Namespace with the fields that `namespaceObject` shows. Raises Missing or FactUnavailable."""
-        return self.look_up(NamespaceKey(name)).decoded
+        namespace: JsonObject = msgspec.json.decode(self.look_up(NamespaceKey(name)).content)
+        return namespace
 
     def answer(self, check: Key[T]) -> T:
         """The answer to an authorization check of an expression. Raises Missing."""
@@ -158,23 +153,6 @@ class Facts(Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-class _GivenNamespace(Namespace, frozen=True, kw_only=True):
-    """A Namespace as it was given, with the fields that the API server fills in."""
-
-    name: str
-    given: JsonObject
-
-    @property
-    def decoded(self) -> JsonObject:
-        """All that `namespaceObject` shows."""
-        return {
-            **self.given,
-            "metadata": {**mapping(self.given, "metadata"), "name": self.name, "labels": dict(self.labels)},
-            "spec": {"finalizers": ["kubernetes"], **mapping(self.given, "spec")},
-            "status": {"phase": "Active", **mapping(self.given, "status")},
-        }
-
-
 class StaticFacts(Facts, frozen=True):
     """Facts that are given in advance, on a command line or by a test.
 
@@ -205,10 +183,17 @@ class StaticFacts(Facts, frozen=True):
         return self.classes
 
     def known(self, key: Key[Any]) -> Any:
-        """The given value, or the one that applies without a cluster."""
+        """The given value, with what the API server fills in, or the one that applies without a cluster."""
         if isinstance(key, NamespaceKey):  # a class pattern takes five times as long
             labels = self.namespaces.get(key.name) or {NAME_LABEL: key.name}
-            return _GivenNamespace(labels, name=key.name, given=self.whole_namespaces.get(key.name) or {})
+            given = self.whole_namespaces.get(key.name) or {}
+            whole = {
+                **given,
+                "metadata": {**mapping(given, "metadata"), "name": key.name, "labels": labels},
+                "spec": {"finalizers": ["kubernetes"], **mapping(given, "spec")},
+                "status": {"phase": "Active", **mapping(given, "status")},
+            }
+            return Namespace(labels, msgspec.json.encode(whole))
         if isinstance(key, ReferencesKey):
             return self.naming.get(key.topology, NO_REFERENCES)
         return key.without_cluster()

@@ -28,6 +28,7 @@ from policies.admissionpolicy.builtin.table import QUANTITY, OpenApi, types_of
 from policies.admissionpolicy.schema import Schema, SchemaNode
 from policies.cel.library.quantity import EXACT, Large, Quantity, compare
 from policies.cel.values import ABSENT
+from policies.engine.patch import copied
 from policies.engine.request import GroupVersionKind, JsonObject, as_map, mapping, mappings
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
@@ -489,13 +490,6 @@ def fill(obj: JsonObject, name: str, release: Release = NEWEST) -> None:
         for item in items:
             if isinstance(item, dict):
                 fill(item, type_, release)
-
-
-def copied(value: Any) -> Any:
-    """A deep copy of decoded JSON."""
-    if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 @cache

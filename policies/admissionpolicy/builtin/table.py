@@ -45,11 +45,6 @@ class TypeTable(Struct, frozen=True):
     types: Mapping[str, OpenApi]
 
 
-class _Differences(Struct, frozen=True):
-    kinds: Mapping[str, str | None]
-    types: Mapping[str, OpenApi | None]
-
-
 @cache
 def types_of(release: Release = NEWEST) -> TypeTable:
     """The table of a release, which for a beta is that of the newest final one. It is read on first use."""
@@ -59,10 +54,9 @@ def types_of(release: Release = NEWEST) -> TypeTable:
     if release == NEWEST:
         return json.decode(text, type=TypeTable)
     newer = types_of(FINAL[FINAL.index(release) + 1])
-    older = json.decode(text, type=_Differences)
-    kinds = {name: own for name, own in {**newer.kinds, **older.kinds}.items() if own is not None}
-    types = {name: own for name, own in {**newer.types, **older.types}.items() if own is not None}
-    return TypeTable(kinds, types)
+    older = json.decode(text, type=dict[str, dict[str, Any]])
+    both = {field: {**getattr(newer, field), **older[field]} for field in ("kinds", "types")}
+    return TypeTable(**{field: {k: v for k, v in own.items() if v is not None} for field, own in both.items()})
 
 
 Scope = Literal["Namespaced", "Cluster"]
@@ -83,16 +77,11 @@ class ApiResource:
 def served_resources() -> tuple[ApiResource, ...]:
     """All built-in resources, sorted by group, version and name."""
     text = resources.files("policies.admissionpolicy.builtin").joinpath("resources.json").read_bytes()
-    return tuple(
-        _resource(api_version, scope, name, kind)
-        for api_version, scopes in json.decode(text).items()
-        for scope, names in scopes.items()
-        for name, kind in names.items()
-    )
-
-
-def _resource(api_version: str, scope: Scope, name: str, kind: str) -> ApiResource:
-    group, _, version = api_version.rpartition("/")
-    *elsewhere, plain = kind.rsplit("/", 2)
-    kind_group, kind_version = elsewhere or (group, version)
-    return ApiResource(group, version, name, GroupVersionKind(kind_group, kind_version, plain), scope)
+    served = []
+    for api_version, scopes in json.decode(text).items():
+        group, _, version = api_version.rpartition("/")
+        for scope, name, kind in ((scope, *item) for scope, names in scopes.items() for item in names.items()):
+            *elsewhere, plain = kind.rsplit("/", 2)
+            of_group, of_version = elsewhere or (group, version)
+            served.append(ApiResource(group, version, name, GroupVersionKind(of_group, of_version, plain), scope))
+    return tuple(served)

@@ -118,25 +118,21 @@ class Report:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.problems: list[Problem] = []
-        self._unread: set[Path] = set()
+        self.unread: set[Path] = set()  # of these values nothing more is noted: it would only be a consequence
 
     @property
     def failed(self) -> bool:
         """Whether any of the problems is an error."""
         return any(problem.severity == "error" for problem in self.problems)
 
-    def hide(self, path: Path) -> None:
-        """Report nothing more about a value that could not be decoded, because it would only be a consequence."""
-        self._unread.add(path)
-
     def hidden(self, path: Path) -> bool:
         """Whether a value, or one that contains it, could not be decoded."""
-        return any(path[:length] in self._unread for length in range(1, len(path) + 1))
+        return any(path[:length] in self.unread for length in range(1, len(path) + 1))
 
     def continued(self, document: Document | None = None) -> Report:
         """A new report, of an outline of the document, if given, that begins with the problems so far."""
         other = Report(document or self.document)
-        other.problems, other._unread = list(self.problems), self._unread
+        other.problems, other.unread = list(self.problems), self.unread
         return other
 
 
@@ -360,7 +356,7 @@ def _decoded(value: Any, shape: Shape, spot: Spot) -> Any:
         elif shape.json == "string" and isinstance(value, list | dict):
             expected = "a text"
         spot.fault(f"expected {shape.json}, got {json_name(value)}", f"write {expected} here")
-        spot.report.hide(spot.path)
+        spot.report.unread.add(spot.path)
         return _NOTHING
     if shape.fields is not None:
         return _fields(value, shape.fields, spot)
@@ -386,7 +382,7 @@ def _fields(value: Mapping[str, Any], known: Mapping[str, Shape], spot: Spot) ->
             below.fault(f"unknown field {quote(show(below.path))}", hint, key=True)
             meant = closest(name, known)
             if meant and meant not in value:
-                spot.report.hide((*spot.path, meant))
+                spot.report.unread.add((*spot.path, meant))
         elif item is not None:
             decoded = _decoded(item, known[name], below)
             if decoded is not _NOTHING:

@@ -444,7 +444,7 @@ def _validations(spot: Spot, expressions: Expressions) -> None:
             expressions.check(expression, BOOL, text=expression.value)
         long, short = validation.child("messageExpression"), validation.child("message")
         if trimmed(long.value or ""):
-            expressions.check_message(long)
+            _check(long, expressions.silent, STRING, text=long.value)
         elif long.value:
             hint = "write an expression for the message, or leave it out"
             long.fault(invalid(long.value, "must be non-empty if specified"), hint)
@@ -570,13 +570,6 @@ class Expressions:
         if isinstance(program, CompileError):
             _note(program, spot.value, program, spot)
 
-    def check_message(self, spot: Spot) -> None:
-        """Check a messageExpression: a string, without the authorizer."""
-        fields = self.composition.environment.structs[VARIABLES.name]
-        composed = self._silent.with_fields(VARIABLES.name, fields)
-        environment = composed if self._composed else _without_variables(self._silent)
-        _check(spot, environment, STRING, text=spot.value)
-
     def check(self, spot: Spot, *results: Type, text: str, shown: str = "") -> None:
         """Check an expression that may read `variables` if the policy is composed.
 
@@ -589,6 +582,12 @@ class Expressions:
                 return
             environment = _without_variables(environment)
         _check(spot, environment, *results, text=text, shown=shown)
+
+    @property
+    def silent(self) -> Environment:
+        """That of messageExpressions, without the authorizer."""
+        fields = self.composition.environment.structs[VARIABLES.name]
+        return self._silent.with_fields(VARIABLES.name, fields) if self._composed else _without_variables(self._silent)
 
 
 @lru_cache(maxsize=16)

@@ -245,7 +245,7 @@ def merge(live: Any, applied: Any, node: SchemaNode) -> Any:
         return applied
     atom = node.atom
     before, after = _deduced(atom, live), _deduced(atom, applied)
-    if not before.same(after):
+    if (before.scalar, before.list, before.map) != (after.scalar, after.list, after.map):
         _merged(live, applied, before)  # only for its errors, because the result has the form of the applied value
     return _merged(live, applied, after)
 

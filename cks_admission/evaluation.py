@@ -14,9 +14,8 @@ from cks_admission.errors import ExpressionError
 from cks_admission.inputs import Request, admission_request, request_json
 from policies.admissionpolicy.evaluation import validator
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.inputs import Inputs, inputs_of
+from policies.admissionpolicy.evaluation.inputs import ConfigurationError, Inputs, inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
-from policies.admissionpolicy.evaluation.parameters import ConfigurationError
 from policies.admissionpolicy.evaluation.validator import Group, SpentError, evaluate_policy, parameters_of
 from policies.admissionpolicy.model import Binding, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated

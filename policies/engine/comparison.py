@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from policies.engine.engine import Answer, Decision, failure_text
 from policies.engine.match import ResourceRule, common
 from policies.engine.request import Operation
-from policies.engine.rule import Hook, Phase, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, Phase, Rule, RuleSet
 from policies.engine.violation import describe
 
 Consequence = Literal["refuse", "warn", "admit"]

@@ -28,11 +28,12 @@ from policies.engine.rule import (
     Phase,
     PolicyException,
     Rule,
+    RuleSet,
     Skip,
     SkippedError,
+    Turn,
     longest,
 )
-from policies.engine.ruleset import RuleSet, Turn
 from policies.engine.violation import (
     BLANKS,
     CHANGE_LENGTH,

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Hook, HookCondition, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, HookCondition, Rule, RuleSet
 from policies.engine.violation import Violation
 from webhook.cli.main import main
 from webhook.configuration import rules

@@ -14,8 +14,7 @@ from cluster.programs import judged_as
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation.compilation import compile_policy
-from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ReviewParameters, parameter_keys
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS, ReviewParameters, inputs_of, parameter_keys
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.cel.environment import Dialect
 from policies.engine.interruption import FactUnavailable, Missing

@@ -18,7 +18,7 @@ from cluster.cable import Cable
 from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
 from cluster.sidebyside import Json, until
-from policies.admissionpolicy.evaluation.parameters import ParametersKey
+from policies.admissionpolicy.evaluation.inputs import ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.client import Connection, connect

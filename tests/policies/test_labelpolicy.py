@@ -9,8 +9,7 @@ import pytest
 from support.builders import TODAY, WORKLOADS, Json, request
 from support.policies.admissionpolicies import binding, validating
 
-from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS, inputs_of
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.engine.facts import StaticFacts
 from policies.engine.match import LabelSelector, SelectorRequirement

@@ -27,8 +27,7 @@ from policies.engine.facts import NamespaceKey, StaticFacts
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest, Operation
-from policies.engine.rule import Hook, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, Rule, RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import More, Violation
 from policies.labels import EXCEPTIONS, INTERRUPTABLE, LabelException, LabelGuard, organization

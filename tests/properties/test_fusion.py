@@ -16,7 +16,7 @@ from policies.engine.engine import Answer
 from policies.engine.facts import NamespaceKey, StaticFacts
 from policies.engine.interruption import Key, Missing
 from policies.engine.request import AdmissionRequest
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from properties.shapes import fields, some_of
 from properties.test_cel import OBJECTS
 

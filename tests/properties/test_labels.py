@@ -10,8 +10,7 @@ from support.builders import FACTS, WORKLOADS, Json, request
 from support.cel.celrun import compiled, names
 from support.policies.admissionpolicies import binding, validating
 
-from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS, inputs_of
 from policies.admissionpolicy.evaluation.validator import evaluate_policy
 from policies.engine.safety import Exemptions
 from policies.engine.violation import Violation

@@ -12,8 +12,7 @@ from support.builders import TODAY, Json, request
 from policies.engine import engine, patch
 from policies.engine.facts import Facts, Node, StaticFacts, Taint
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Hook, Mutator, PatchOperation, Rule, Validator
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, Mutator, PatchOperation, Rule, RuleSet, Validator
 from policies.podspec import Accelerators
 from policies.tolerations import CpuToleration, SunkDaemonSets
 from properties.shapes import bounded, daemon_sets, json_values, pods

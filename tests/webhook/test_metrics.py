@@ -15,8 +15,7 @@ from support.service.servers import Serve, default_rules
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import StaticFacts
-from policies.engine.rule import PolicyException
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import PolicyException, RuleSet
 from webhook.logs import Sink
 from webhook.measures import RuleTimes
 from webhook.metrics import Metrics

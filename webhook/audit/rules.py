@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from policies import guard
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS, ParametersKey, parameter_keys
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS, ParametersKey, parameter_keys
 from policies.admissionpolicy.model import DERIVE, Binding, Policy
 from policies.admissionpolicy.rules import policyrule
 from policies.cel.kubernetes import admission
@@ -32,8 +32,7 @@ from policies.engine.request import (
     UserInfo,
     mapping,
 )
-from policies.engine.rule import Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Rule, RuleSet
 from policies.topology.topology import Catalog
 from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules, workload_table

@@ -25,8 +25,7 @@ from policies.engine import engine, patch
 from policies.engine.engine import Answer, Decision
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject, UserInfo, mapping
-from policies.engine.rule import Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Rule, RuleSet
 from policies.engine.violation import TEXT_LENGTH, Violation, warnings
 from policies.kubernetes.release import Release
 from policies.objects.fieldpath import render

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from policies.engine.request import JsonObject
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
 from webhook.cli.exits import InputError, ToolError, bounded, reading
 from webhook.cli.output import say

@@ -12,8 +12,16 @@ from msgspec.structs import replace
 from policies import guard, labelpolicy, labels, labelwriters, matchconditions, selectors, tolerations
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import JsonObject
-from policies.engine.rule import POLICY_GROUPS, Action, FailurePolicy, Hook, HookCondition, PolicyException, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import (
+    POLICY_GROUPS,
+    Action,
+    FailurePolicy,
+    Hook,
+    HookCondition,
+    PolicyException,
+    Rule,
+    RuleSet,
+)
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, SYSTEM_NAMESPACES, Exemptions, Safety
 from policies.engine.violation import NO_HELP, Help
 from policies.kubernetes.release import Release
@@ -421,7 +429,7 @@ def of_policies(
     that of the files counts, then that of the cluster. Raises SettingsError if one has the name of a built-in rule.
     """
     from policies.admissionpolicy.evaluation.compilation import compile_policy  # noqa: PLC0415 - as above
-    from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS  # noqa: PLC0415 - as above
+    from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS  # noqa: PLC0415 - as above
     from policies.admissionpolicy.rules import policyrule  # noqa: PLC0415 - nothing else needs the CEL engine
     from webhook.sources import packs  # noqa: PLC0415 - as above
 

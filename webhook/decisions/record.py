@@ -32,8 +32,7 @@ from policies.engine.comparison import (
 from policies.engine.engine import Answer, Decision
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, JsonObject, mapping
-from policies.engine.rule import Phase
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Phase, RuleSet
 from policies.engine.violation import FIELD_LENGTH, printable, shortened
 from policies.objects.masking import MASK, Masking
 from webhook.configuration.settings import Content

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from policies.engine.comparison import compared, judgements, placed, unsent
 from policies.engine.interruption import PostponedError
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Phase
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Phase, RuleSet
 from policies.engine.violation import listed
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions.log import DecisionLog

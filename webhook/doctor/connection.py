@@ -19,7 +19,7 @@ from certs.verify import verify
 from policies.engine import engine
 from policies.engine.facts import NAME_LABEL, StaticFacts
 from policies.engine.request import JsonObject, UserInfo, mapping
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.engine.safety import service_account
 from policies.engine.violation import listed
 from policies.labelpolicy import PROBE, REFUSAL

@@ -8,7 +8,7 @@ from datetime import date
 from msgspec import Struct
 
 from policies.engine.request import JsonObject
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST, Release

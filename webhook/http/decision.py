@@ -20,8 +20,7 @@ from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import Facts
 from policies.engine.interruption import METER, FactUnavailable, Key, Missing, OvertimeError, PostponedError
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import POLICY_GROUPS, Phase, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import POLICY_GROUPS, Phase, Rule, RuleSet
 from webhook.child import LAST_WORDS, Child, ChildError
 from webhook.heavy import LIMITS, Allowance, NoTurnError, Slice, SlowPolicies, Turns
 from webhook.http.health import Readiness

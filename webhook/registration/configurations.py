@@ -30,8 +30,7 @@ from policies.celtext import texts
 from policies.engine.facts import NAME_LABEL
 from policies.engine.match import LabelSelector, Operator, ResourceRule, SelectorRequirement, common
 from policies.engine.request import JsonObject
-from policies.engine.rule import FailurePolicy, Hook, HookCondition, Phase, Rule, Scope
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import FailurePolicy, Hook, HookCondition, Phase, Rule, RuleSet, Scope
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
 from policies.labels import RULE as LABELS
 from policies.matchconditions import RESOURCE, is_essential, is_not_essential

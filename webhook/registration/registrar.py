@@ -14,7 +14,7 @@ import structlog
 from certs.errors import PemError
 from certs.material import Bundle
 from policies.engine.request import JsonObject
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.kubernetes.release import Release
 from policies.topology.topology import Catalog
 from webhook.cluster.api.call import Connection

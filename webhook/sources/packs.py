@@ -17,7 +17,7 @@ import msgspec
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import trusted
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy
-from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
+from policies.admissionpolicy.evaluation.inputs import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind, Policy
 from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.rules.policyrule import Workloads

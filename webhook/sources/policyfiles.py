@@ -19,7 +19,7 @@ from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document, Place, Problem
 from policies.admissionpolicy.documents.document import Path as FieldPath
 from policies.admissionpolicy.documents.reader import Loaded, Part
-from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
+from policies.admissionpolicy.evaluation.inputs import KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.schema import Schema
 from policies.cel.environment import Dialect

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import structlog
 
 from policies.admissionpolicy.evaluation.compilation import Compiler
-from policies.admissionpolicy.evaluation.parameters import ParametersKey, parameter_keys
+from policies.admissionpolicy.evaluation.inputs import ParametersKey, parameter_keys
 from policies.admissionpolicy.model import Policy
 from policies.cel.program import Program
 from policies.engine.request import mapping
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.kubernetes.release import NEWEST, Release
 from policies.topology.topology import Catalog
 from webhook.cluster.watches.cluster import ServedRelease

@@ -16,8 +16,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
-from policies.admissionpolicy.evaluation.inputs import Inputs, Json
-from policies.admissionpolicy.evaluation.parameters import ConfigurationError, Parameters, collect, scope_of
+from policies.admissionpolicy.evaluation.inputs import ConfigurationError, Inputs, Json, Parameters, collect, scope_of
 from policies.admissionpolicy.model import DENY, Binding, Expression, PolicyKind, Reason, ValidationAction
 from policies.cel import explain
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT

@@ -23,8 +23,7 @@ from typing import Any
 from policies.admissionpolicy.builtin.defaults import filled
 from policies.admissionpolicy.builtin.reader import DecodingError, Reader
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, Unit
-from policies.admissionpolicy.evaluation.inputs import Inputs, Json
-from policies.admissionpolicy.evaluation.parameters import Parameters, as_mutating_policies_see
+from policies.admissionpolicy.evaluation.inputs import Inputs, Json, Parameters, as_mutating_policies_see
 from policies.admissionpolicy.evaluation.validator import (
     Failure,
     Finding,

@@ -21,9 +21,15 @@ from msgspec.structs import replace
 
 from policies.admissionpolicy.derivation import DerivedPod, derive, is_derived, template_paths, templated
 from policies.admissionpolicy.evaluation.compilation import Compile, CompiledPolicy, compile_policy, part_of
-from policies.admissionpolicy.evaluation.inputs import Inputs, Json, LazyNames, inputs_of
+from policies.admissionpolicy.evaluation.inputs import (
+    Inputs,
+    Json,
+    LazyNames,
+    ReviewParameters,
+    StaticParameters,
+    inputs_of,
+)
 from policies.admissionpolicy.evaluation.matching import Matcher, is_seen, to_resource_rule
-from policies.admissionpolicy.evaluation.parameters import ReviewParameters, StaticParameters
 from policies.admissionpolicy.evaluation.validator import NOTHING_FOUND, Finding, Result, evaluate_policy, parameters_of
 from policies.admissionpolicy.model import Binding, MatchResources, Policy
 from policies.admissionpolicy.mutation import dispatcher

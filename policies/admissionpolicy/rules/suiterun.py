@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import compile_policy
-from policies.admissionpolicy.evaluation.inputs import inputs_of
+from policies.admissionpolicy.evaluation.inputs import KindScope, StaticParameters, inputs_of
 from policies.admissionpolicy.evaluation.matching import is_seen
-from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
 from policies.admissionpolicy.evaluation.validator import Finding, combined, evaluate_policy
 from policies.admissionpolicy.model import Binding, ParamKind, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated

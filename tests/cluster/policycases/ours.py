@@ -18,8 +18,7 @@ from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation import validator
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.inputs import Inputs
-from policies.admissionpolicy.evaluation.parameters import KindScope, StaticParameters
+from policies.admissionpolicy.evaluation.inputs import Inputs, KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in

@@ -12,14 +12,14 @@ from cluster.policycases.case import NAMESPACE, Ask, Case, Json
 from cluster.policycases.ours import SCOPES, World, read, request
 from cluster.programs import judged_as
 from policies.admissionpolicy.evaluation.compilation import compile_policy
-from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.evaluation.inputs import StaticParameters
 from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.schema import built_in
 from policies.cel.library.authorizer import Table
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from webhook.http.review import encode
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from policies.engine.facts import Facts, NamespaceKey, StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Action, FailurePolicy, Hook, PolicyException, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Action, FailurePolicy, Hook, PolicyException, Rule, RuleSet
 from policies.engine.violation import Violation
 
 _ASKED = request(pod(), namespace="team-a", user="carol")

@@ -23,8 +23,8 @@ from policies.engine.rule import (
     PatchOperation,
     PolicyException,
     Rule,
+    RuleSet,
 )
-from policies.engine.ruleset import RuleSet
 
 _PODS = (ResourceRule(("*",), ("",), ("pods",)),)
 _TEAM = LabelSelector((SelectorRequirement("team", "Exists"),))

@@ -12,8 +12,7 @@ from policies.engine.facts import Facts
 from policies.engine.interruption import OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.match import ResourceRule
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import FailurePolicy, Hook, Mutation, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import FailurePolicy, Hook, Mutation, Rule, RuleSet
 
 _ASKED = request(pod(), namespace="team-a")
 _RUNS = pytest.mark.parametrize("run", [engine.validate, engine.mutate], ids=["validate", "mutate"])

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from support.builders import Json, deployment, pod, request
 
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Action, Hook, Phase, Rule
-from policies.engine.ruleset import MEMORY, RuleSet
+from policies.engine.rule import MEMORY, Action, Hook, Phase, Rule, RuleSet
 from policies.engine.safety import Safety
 
 _PODS = ResourceRule(("CREATE",), ("",), ("pods",))

@@ -13,8 +13,7 @@ from support.service.reviews import TODAY
 from policies.engine.engine import Answer, validate
 from policies.engine.facts import StaticFacts
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Action, FailurePolicy, Hook, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Action, FailurePolicy, Hook, Rule, RuleSet
 from policies.engine.violation import (
     MESSAGE_LENGTH,
     WARNINGS_LENGTH,

@@ -14,8 +14,7 @@ from support.builders import TODAY, WORKLOADS, Json, request
 from policies.engine import engine, patch
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.rule import Hook, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, Rule, RuleSet
 from policies.topology import objects
 from policies.topology.rule import TopologyPlacement, reads
 from policies.topology.template import Default, Options

@@ -10,8 +10,7 @@ from support.builders import TODAY
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.inputs import Inputs
-from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.evaluation.inputs import Inputs, StaticParameters
 from policies.admissionpolicy.model import (
     Binding,
     Expression,

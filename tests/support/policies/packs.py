@@ -14,9 +14,8 @@ from policies.admissionpolicy.derivation import derive
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import Loaded, read
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
-from policies.admissionpolicy.evaluation.inputs import Inputs
+from policies.admissionpolicy.evaluation.inputs import Inputs, StaticParameters
 from policies.admissionpolicy.evaluation.inputs import inputs_of as inputs_of_request
-from policies.admissionpolicy.evaluation.parameters import StaticParameters
 from policies.admissionpolicy.evaluation.validator import Finding
 from policies.admissionpolicy.rules import suiterun
 from policies.admissionpolicy.rules.suiterun import SuiteRun

@@ -13,11 +13,11 @@ from support.cel.celrun import compiled
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import read
-from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.evaluation.inputs import StaticParameters
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.rules import policyrule
 from policies.cel.types import BOOL
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 
 Json = dict[str, Any]
 

@@ -12,8 +12,7 @@ from policies.engine.facts import Facts, StaticFacts
 from policies.engine.interruption import look
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import NO_MUTATION, Action, FailurePolicy, Hook, Mutation, Phase, Rule, Validator
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import NO_MUTATION, Action, FailurePolicy, Hook, Mutation, Phase, Rule, RuleSet, Validator
 from policies.engine.violation import Violation
 from policies.labels import USE_OWN_PREFIX
 from webhook.http.decision import Served

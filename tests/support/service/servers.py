@@ -12,11 +12,11 @@ from support.builders import FACTS
 from support.service.reviews import TODAY
 from support.service.wire import Reply
 
-from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
+from policies.admissionpolicy.evaluation.inputs import KnownParameters, ParametersKey
 from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey, StaticFacts
 from policies.engine.interruption import FactUnavailable, Key, Missing
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.replicas.checks import Leader

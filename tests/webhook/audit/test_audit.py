@@ -13,8 +13,7 @@ from support.packmodes import OFF
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionResource
-from policies.engine.rule import PolicyException
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import PolicyException, RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.audit import audit, rules
 from webhook.audit.audit import Audit

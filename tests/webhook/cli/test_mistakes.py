@@ -14,7 +14,7 @@ from support.service.reviews import TODAY
 
 from policies.engine.facts import StaticFacts
 from policies.engine.request import UserInfo
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from webhook.cli import options
 from webhook.cli.judging import decide, with_nodes
 from webhook.configuration.settings import Settings

@@ -13,8 +13,7 @@ from policies.engine.engine import mutate, validate
 from policies.engine.facts import Node, StaticFacts, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import PolicyException, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import PolicyException, Rule, RuleSet
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 

@@ -14,7 +14,7 @@ from policies.engine.engine import mutate, validate
 from policies.engine.facts import Facts, StaticFacts
 from policies.engine.interruption import FactUnavailable
 from policies.engine.request import AdmissionRequest
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.engine.violation import Violation
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

@@ -14,8 +14,7 @@ from support.service.reviews import Fixed, body, rule, served, violation
 
 from policies.engine.interruption import PostponedError
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.rule import Hook, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, Rule, RuleSet
 from policies.engine.violation import Violation
 from webhook.configuration.rules import PolicyRules
 from webhook.decisions import shadow as module

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.builders import Json
 
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from webhook.configuration.settings import Settings
 from webhook.doctor.cluster import check_policies
 from webhook.doctor.desired import ClusterPolicyState, Desired, make

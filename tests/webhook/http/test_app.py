@@ -26,8 +26,7 @@ from support.service.servers import Directory, Serve, default_rules, time_at_res
 from support.service.wire import JSON, connected, head
 
 from policies.engine.facts import StaticFacts
-from policies.engine.rule import Mutation
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Mutation, RuleSet
 from webhook.http.app import MARGIN, MAX_BODY
 from webhook.http.decision import Served
 from webhook.version import VERSION

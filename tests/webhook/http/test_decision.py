@@ -11,14 +11,13 @@ from support.builders import pod
 from support.service.reviews import REFUSAL, UID, NeedsNamespaces, answer_of, body, refused_body, rule, served
 from support.service.servers import Directory, Serve, Unreachable, default_rules, time_at_rest
 
-from policies.admissionpolicy.evaluation.parameters import ParametersKey
+from policies.admissionpolicy.evaluation.inputs import ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from policies.cel.library.authorizer import Check, User
 from policies.engine.facts import Facts, NamespaceKey, References
 from policies.engine.interruption import Key, Missing
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Validator
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet, Validator
 from policies.engine.violation import Violation
 from policies.topology.objects import TopologyObjects
 from policies.topology.topology import Catalog

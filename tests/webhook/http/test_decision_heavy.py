@@ -10,10 +10,9 @@ from support.service.reviews import UID, NeedsNamespaces, answer_of, body, rule,
 from support.service.servers import Directory, Serve
 
 from policies.admissionpolicy.documents.reader import read
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
 from policies.admissionpolicy.rules import policyrule
-from policies.engine.rule import Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Rule, RuleSet
 from webhook import child, heavy
 from webhook.http import decision
 from webhook.http.decision import LARGE, Served

@@ -15,8 +15,7 @@ from support.service.reviews import CPU_TOLERATION, UID, answer_of, violation
 
 from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, validate
 from policies.engine.match import ResourceRule
-from policies.engine.rule import Hook, Note, PolicyException, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, Note, PolicyException, Rule, RuleSet
 from policies.engine.safety import Exemptions
 from policies.engine.violation import FORBIDDEN, Status, Violation
 from policies.labels import GRACEFUL, INTERRUPTABLE, USE_OWN_PREFIX, LabelGuard

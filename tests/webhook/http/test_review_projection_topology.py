@@ -14,8 +14,7 @@ from policies import selectors as selectors_rule
 from policies.engine.engine import mutate, validate
 from policies.engine.facts import Node, StaticFacts
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import POLICY_GROUPS
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import POLICY_GROUPS, RuleSet
 from policies.objects.fieldpath import Location, Pattern, Wildcard, parse, render
 from policies.objects.workload import BUILT_IN as TABLE
 from policies.objects.workload import PATCHES, Workload, table, workload

@@ -8,8 +8,7 @@ from support.builders import Json
 from support.service.servers import default_rules
 
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.rule import Hook, HookCondition, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Hook, HookCondition, Rule, RuleSet
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import (
     Owner,

@@ -11,7 +11,7 @@ from support.packmodes import OFF
 from support.policies.policydocuments import policy
 
 from policies.admissionpolicy.evaluation.compilation import Compiler
-from policies.admissionpolicy.evaluation.parameters import ReviewParameters
+from policies.admissionpolicy.evaluation.inputs import ReviewParameters
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.facts import StaticFacts
 from policies.engine.interruption import Key

@@ -28,7 +28,7 @@ from policies.engine.request import (
     is_owned,
     mapping,
 )
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.objects.fieldpath import lookup, render
 from policies.podspec import node_demand
 from policies.topology.membership import LEADER_WORKER_SET, POD_CLIQUE_SET, podcount

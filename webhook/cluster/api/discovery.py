@@ -12,7 +12,7 @@ from urllib.parse import quote
 import structlog
 from msgspec import Struct
 
-from policies.admissionpolicy.evaluation.parameters import KindScope
+from policies.admissionpolicy.evaluation.inputs import KindScope
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping, mappings
 from webhook.cluster.api.call import ApiClient, Call, decoded, one, resource_path
 from webhook.cluster.api.clock import Backoff, Clock

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from policies.admissionpolicy.evaluation.parameters import ParametersKey
+from policies.admissionpolicy.evaluation.inputs import ParametersKey
 from policies.cel.library.authorizer import Check, CheckAnswer, answer_of, subject_access_review
 from policies.engine.facts import NAME_LABEL, Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.interruption import FactUnavailable, Key, Missing

@@ -12,8 +12,7 @@ from msgspec import Struct
 from policies import labels
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.engine.request import JsonObject, Owner
-from policies.engine.rule import Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import Rule, RuleSet
 from policies.kubernetes.release import Release
 from policies.kubernetes.spelling import closest
 from webhook.audit import rules as auditrules

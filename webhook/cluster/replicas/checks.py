@@ -20,7 +20,7 @@ from policies.engine.request import (
     mapping,
     mappings,
 )
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from policies.tolerations import RULE as TOLERATIONS
 from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
 from policies.topology.placement import PLACEMENT

@@ -10,9 +10,9 @@ from typing import NoReturn
 import msgspec
 import structlog
 
-from policies.admissionpolicy.evaluation.inputs import Json
-from policies.admissionpolicy.evaluation.parameters import (
+from policies.admissionpolicy.evaluation.inputs import (
     NOT_SERVED,
+    Json,
     KindScope,
     KnownParameters,
     ParametersKey,

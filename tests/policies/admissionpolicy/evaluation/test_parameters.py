@@ -6,7 +6,7 @@ import pytest
 from support.builders import TODAY
 from support.policies.admissionpolicies import CLASSES, CONFIG_MAPS, binding, config_map, parameters, policy
 
-from policies.admissionpolicy.evaluation.parameters import (
+from policies.admissionpolicy.evaluation.inputs import (
     ConfigurationError,
     KnownParameters,
     ParametersKey,

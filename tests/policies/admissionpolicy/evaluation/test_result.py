@@ -9,7 +9,7 @@ import pytest
 from support.policies.admissionpolicies import OBJECT, binding, inputs, validating
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations
 
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
 from policies.admissionpolicy.evaluation.validator import (
     NOTHING_FOUND,
     Finding,

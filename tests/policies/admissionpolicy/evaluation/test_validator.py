@@ -19,7 +19,7 @@ from support.policies.admissionpolicies import (
 )
 
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, compile_policy
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
 from policies.admissionpolicy.evaluation.validator import OUT_OF_BUDGET, Finding, evaluate_policy
 from policies.admissionpolicy.model import (
     AuditAnnotation,

@@ -10,13 +10,13 @@ from support.cel.celrun import compiled, names
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
 from policies.admissionpolicy.rules import policyrule
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.interruption import PostponedError
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from webhook.measures import RuleTimes
 
 FACTS = StaticFacts(TODAY)

@@ -10,7 +10,7 @@ from support.builders import FACTS, TODAY, WORKLOADS, NamespacesLost, Namespaces
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import Loaded, read
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
 from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.schema import built_in, unknown
 from policies.engine import engine
@@ -18,8 +18,7 @@ from policies.engine.engine import Answer, Decision
 from policies.engine.facts import NamespaceKey, StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import ResourceRule
-from policies.engine.rule import PolicyException, Rule
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import PolicyException, Rule, RuleSet
 
 _SPEC = """\
     matchConstraints:

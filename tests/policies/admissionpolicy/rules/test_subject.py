@@ -6,7 +6,7 @@ import weakref
 from support.builders import FACTS, WORKLOADS, deployment, request
 from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
 
-from policies.admissionpolicy.evaluation.parameters import StaticParameters
+from policies.admissionpolicy.evaluation.inputs import StaticParameters
 from policies.admissionpolicy.evaluation.validator import Group
 from policies.admissionpolicy.rules.policyrule import SubjectCache
 from policies.cel.cost import POLICY_LIMIT

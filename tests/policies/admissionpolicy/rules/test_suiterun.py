@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
-from policies.admissionpolicy.evaluation.parameters import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.suite import Case, CaseNamespace, Expectation

@@ -17,7 +17,7 @@ from support.patience import until
 from support.service.nodefiles import node, place
 from support.service.servers import default_rules, leader
 
-from policies.engine.ruleset import RuleSet
+from policies.engine.rule import RuleSet
 from webhook.audit.record import Record
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError

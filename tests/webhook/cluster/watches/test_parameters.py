@@ -10,7 +10,7 @@ from support.api.fakeapi import FakeApi, Json, named, status
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
-from policies.admissionpolicy.evaluation.parameters import KnownParameters, ParametersKey
+from policies.admissionpolicy.evaluation.inputs import KnownParameters, ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement

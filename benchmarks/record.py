@@ -25,7 +25,7 @@ from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
 
 from benchmarks.bodies import POD, REAL, SMALL, TOLERATION, tolerated
-from certs.store import DirectoryStore, ensure
+from certs.store import ensure
 
 HOST = "127.0.0.1"
 Recorded = dict[str, tuple[bytes, dict[str, str]]]
@@ -37,7 +37,7 @@ def recorder(directory: Path) -> Iterator[tuple[int, bytes, Recorded]]:
 
     Yields its port, the PEM of the CA that its callers need, and what it has recorded.
     """
-    ensured = ensure(DirectoryStore(directory), (HOST,), datetime.now(UTC))
+    ensured = ensure(directory, (HOST,), datetime.now(UTC))
     pair = directory / "recorder.pem"
     pair.write_bytes(ensured.leaf.cert_pem + ensured.leaf.key_pem)
     recorded: Recorded = {}

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from certs.errors import CertificateError, KeyMismatchError, PairError, PemError
 from certs.material import (
     PrivateKey,
     fingerprint,
-    key_pem,
     load_certificates,
     load_key,
     may_sign,
@@ -28,8 +27,6 @@ from certs.material import (
     subject_names,
     titled,
 )
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Pair:
     @property
     def key_pem(self) -> bytes:
         """The key as PEM, not encrypted: what `tls.key` or `ca.key` holds."""
-        return key_pem(self.key)
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     @property
     def not_before(self) -> datetime:
@@ -91,8 +88,14 @@ def load_pair(cert_pem: bytes, key_pem: bytes) -> Leaf:
     several leaves, or the key is encrypted or of an unusable kind; KeyMismatchError, with both fingerprints, if the key
     belongs to another certificate.
     """
-    chain = _named("certificate", load_certificates, cert_pem)
-    return join_pair(chain, _named("key", load_key, key_pem))
+    culprit = "certificate"
+    try:
+        chain = load_certificates(cert_pem)
+        culprit = "key"
+        key = load_key(key_pem)
+    except PemError as error:
+        raise PemError(f"{culprit}: {error}", damaged=error.damaged) from error
+    return join_pair(chain, key)
 
 
 def join_pair(chain: Sequence[x509.Certificate], key: PrivateKey) -> Leaf:
@@ -122,13 +125,6 @@ def join_pair(chain: Sequence[x509.Certificate], key: PrivateKey) -> Leaf:
     return Leaf(tuple(chain), key)
 
 
-def _named(what: str, load: Callable[[bytes], _T], text: bytes) -> _T:
-    try:
-        return load(text)
-    except PemError as error:
-        raise PemError(f"{what}: {error}", damaged=error.damaged) from error
-
-
 AUTHORITY_NAME: Final = "cks-admission CA"
 # Renewed at two thirds, on day 242. The old and the new CA overlap for 122 days, 17 times the lifetime of a leaf.
 AUTHORITY_LIFETIME: Final = timedelta(days=365)
@@ -148,10 +144,6 @@ class Authority(Pair):
 
     __slots__ = ()
 
-    def signs_at(self, now: datetime) -> bool:
-        """Whether clients accept the CA at that moment, and what it signs then for a while."""
-        return self.not_before <= now < self.not_after
-
     def issue(self, names: Iterable[str], now: datetime, *, lifetime: timedelta = LEAF_LIFETIME) -> Leaf:
         """Make a key and a certificate for a server of these names (DNS or IP), valid for `lifetime` from now.
 
@@ -159,28 +151,9 @@ class Authority(Pair):
         is not valid now, or would expire before the leaf.
         """
         subjects = subject_names(names)
-        self._check_span(now, lifetime)
-        key = new_key()
-        # It may be cut: only people read it. Clients use the subject alternative names.
-        common_name = authority_subject(str(subjects[0].value)[:_LONGEST_COMMON_NAME])
-        builder = (
-            _builder(common_name, self.certificate.subject, key)
-            .not_valid_before(max(now - _backdated(lifetime), self.not_before))
-            .not_valid_after(now + lifetime)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            # In TLS an EC key only signs. Key encipherment is for RSA key exchange, which TLS 1.3 dropped.
-            .add_extension(_key_usage(digital_signature=True), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
-            # The identifier from the CA's certificate, whoever made it: it distinguishes two CAs with the same name.
-            .add_extension(_authority_key_identifier(self), critical=False)
-        )
-        return Leaf((_signed(builder, self.key),), key)
-
-    def _check_span(self, now: datetime, lifetime: timedelta) -> None:
+        title = titled(self.certificate.subject)
         if lifetime <= timedelta():
             raise CertificateError(f"a lifetime of {lifetime} is over before it began; give a positive one")
-        title = titled(self.certificate.subject)
         if not self.not_before <= now <= self.not_after:
             raise CertificateError(
                 f"the CA {title} is valid from {moment(self.not_before)} to {moment(self.not_after)}"
@@ -191,6 +164,23 @@ class Authority(Pair):
                 f"a leaf until {moment(now + lifetime)} would outlive the CA {title},"
                 f" which ends on {moment(self.not_after)}; ask for a shorter lifetime or make a new CA"
             )
+        try:  # The identifier in the CA's certificate, whoever made it: it distinguishes two CAs with the same name.
+            own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+            identifier = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        except x509.ExtensionNotFound:
+            identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        key = new_key()
+        # It may be cut: only people read it. Clients use the subject alternative names.
+        common_name = authority_subject(str(subjects[0].value)[:_LONGEST_COMMON_NAME])
+        builder = (
+            _builder(common_name, self.certificate.subject, key, now, lifetime, signs=False)
+            .not_valid_before(max(now - _backdated(lifetime), self.not_before))
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(subjects), critical=False)
+            .add_extension(identifier, critical=False)
+        )
+        algorithm = None if isinstance(self.key, Ed25519PrivateKey) else SHA256()
+        return Leaf((builder.sign(self.key, algorithm),), key)
 
 
 def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timedelta = AUTHORITY_LIFETIME) -> Authority:
@@ -206,14 +196,8 @@ def new_authority(now: datetime, *, name: str = AUTHORITY_NAME, lifetime: timede
         raise CertificateError(f"a lifetime of {lifetime} is over before it began; give a positive one")
     key = new_key()
     subject = authority_subject(name)
-    builder = (
-        _builder(subject, subject, key)
-        .not_valid_before(now - _backdated(lifetime))
-        .not_valid_after(now + lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(sign_certificates=True), critical=True)
-    )
-    return Authority((_signed(builder, key),), key)
+    builder = _builder(subject, subject, key, now, lifetime, signs=True).not_valid_before(now - _backdated(lifetime))
+    return Authority((builder.sign(key, SHA256()),), key)
 
 
 def authority_subject(name: str = AUTHORITY_NAME) -> x509.Name:
@@ -226,7 +210,21 @@ def _backdated(lifetime: timedelta) -> timedelta:
     return min(CLOCK_SKEW, lifetime / 2)
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: PrivateKey, now: datetime, lifetime: timedelta, *, signs: bool
+) -> x509.CertificateBuilder:
+    usage = x509.KeyUsage(
+        # In TLS an EC key only signs. Key encipherment is for RSA key exchange, which TLS 1.3 dropped.
+        digital_signature=not signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -234,31 +232,8 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.Cer
         .public_key(key.public_key())
         # 159 random bits: clients refuse a second certificate with the same issuer and serial number.
         .serial_number(x509.random_serial_number())
+        .not_valid_after(now + lifetime)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(ca=signs, path_length=0 if signs else None), critical=True)
+        .add_extension(usage, critical=True)
     )
-
-
-def _signed(builder: x509.CertificateBuilder, key: PrivateKey) -> x509.Certificate:
-    return builder.sign(key, None if isinstance(key, Ed25519PrivateKey) else SHA256())
-
-
-def _key_usage(*, digital_signature: bool = False, sign_certificates: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _authority_key_identifier(authority: Authority) -> x509.AuthorityKeyIdentifier:
-    try:
-        own = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    except x509.ExtensionNotFound:
-        return x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)

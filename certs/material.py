@@ -6,10 +6,9 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -23,13 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from certs.errors import InvalidNameError, PairError, PemError
 
@@ -64,19 +57,12 @@ _BEGIN = b"-----BEGIN "
 _EDGE = re.compile(rb"^[ \t]*-----(BEGIN|END) ([A-Z0-9 ]+)-----[ \t\r]*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class PemBlock:
-    """One block: its kind (`CERTIFICATE`, `EC PRIVATE KEY`, ...), its text, and where it stands (both from 1)."""
+class PemBlock(NamedTuple):
+    """One block: its kind (`CERTIFICATE`, `EC PRIVATE KEY`, ...), its text, and its place: `block 2 (line 31)`."""
 
     label: str
     text: bytes
-    number: int
-    line: int
-
-    @property
-    def place(self) -> str:
-        """Where the block is, for messages: `block 2 (line 31)`."""
-        return f"block {self.number} (line {self.line})"
+    place: str
 
 
 def blocks(text: bytes) -> tuple[PemBlock, ...]:
@@ -94,7 +80,7 @@ def blocks(text: bytes) -> tuple[PemBlock, ...]:
         if edge[1] == b"BEGIN":
             if opened is not None:
                 break
-            opened, start = edge, line
+            opened, place = edge, f"block {len(found) + 1} (line {line})"
         elif opened is None:
             cut = "the text was cut off at its start"
             raise PemError(f"line {line} ends a {label} that never began: {cut}", damaged=True)
@@ -102,14 +88,23 @@ def blocks(text: bytes) -> tuple[PemBlock, ...]:
             break
         else:
             lines = text[opened.start() : edge.end()].splitlines()
-            found.append(PemBlock(label, b"\n".join([*map(bytes.strip, lines), b""]), len(found) + 1, start))
+            found.append(PemBlock(label, b"\n".join([*map(bytes.strip, lines), b""]), place))
             opened = None
     if opened is not None:
-        place = f"block {len(found) + 1} (line {start}) begins a {opened[2].decode('ascii')}"
-        raise PemError(f"{place} and has no END line: it was cut off", damaged=True)
-    if not found:
-        raise _without_blocks(text)
-    return tuple(found)
+        begun = f"{place} begins a {opened[2].decode('ascii')}"
+        raise PemError(f"{begun} and has no END line: it was cut off", damaged=True)
+    if found:
+        return tuple(found)
+    start = text.strip(b"\0 \t\r\n")  # After a power failure a file may contain zeros instead of its text.
+    if not start:
+        raise PemError("it is empty", damaged=True)
+    if _BEGIN.startswith(start[: len(_BEGIN)]):
+        raise PemError("it is cut off within its first line", damaged=True)
+    if start.startswith(b"\x30"):  # An ASN.1 SEQUENCE, with which every DER certificate and key begins.
+        raise PemError(
+            "it is binary (DER?), not PEM; convert it: openssl x509 -inform der, or openssl pkey -inform der"
+        )
+    raise PemError("it has no PEM block (no line like -----BEGIN CERTIFICATE-----)")
 
 
 def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
@@ -117,36 +112,20 @@ def load_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
 
     Raises PemError as `blocks` does, and if a block is of another kind or does not decode; it names the block.
     """
-    return tuple(_certificate(block) for block in blocks(text))
-
-
-def _certificate(block: PemBlock) -> x509.Certificate:
-    if block.label != "CERTIFICATE":
-        message = f"{block.place} is a {block.label} where only CERTIFICATE blocks belong"
-        if block.label.endswith("PRIVATE KEY"):
-            message += "; are certificate and key swapped?"
-        raise PemError(message)
-    try:
-        certificate = x509.load_pem_x509_certificate(block.text)
-        # These are decoded lazily. A broken extension or key must be reported here, not in a later decision.
-        _ = certificate.extensions
-        certificate.public_key()
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise PemError(f"{block.place} does not decode as a certificate: {error}", damaged=True) from error
-    return certificate
-
-
-def _without_blocks(text: bytes) -> PemError:
-    start = text.strip(b"\0 \t\r\n")  # After a power failure a file may contain zeros instead of its text.
-    if not start:
-        return PemError("it is empty", damaged=True)
-    if _BEGIN.startswith(start[: len(_BEGIN)]):
-        return PemError("it is cut off within its first line", damaged=True)
-    if start.startswith(b"\x30"):  # An ASN.1 SEQUENCE, with which every DER certificate and key begins.
-        return PemError(
-            "it is binary (DER?), not PEM; convert it: openssl x509 -inform der, or openssl pkey -inform der"
-        )
-    return PemError("it has no PEM block (no line like -----BEGIN CERTIFICATE-----)")
+    certificates = []
+    for label, content, place in blocks(text):
+        if label != "CERTIFICATE":
+            swapped = "; are certificate and key swapped?" if label.endswith("PRIVATE KEY") else ""
+            raise PemError(f"{place} is a {label} where only CERTIFICATE blocks belong{swapped}")
+        try:
+            certificate = x509.load_pem_x509_certificate(content)
+            # These are decoded lazily. A broken extension or key must be reported here, not in a later decision.
+            _ = certificate.extensions
+            certificate.public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise PemError(f"{place} does not decode as a certificate: {error}", damaged=True) from error
+        certificates.append(certificate)
+    return tuple(certificates)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
@@ -162,11 +141,6 @@ def may_sign(certificate: x509.Certificate) -> bool:
         return certificate.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
     except x509.ExtensionNotFound as absent:
         return absent.oid == x509.KeyUsage.oid
-
-
-def path_length(authority: x509.Certificate) -> int | None:
-    """How many CAs may stand between this one, for which `may_sign` holds, and a leaf; None without a limit."""
-    return authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length
 
 
 def issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -195,34 +169,27 @@ def load_key(text: bytes) -> PrivateKey:
     Raises PemError if the text is not PEM, has no key or several, or the key does not decode; PairError if the key is
     encrypted, or of a kind that TLS servers cannot use.
     """
-    key_blocks = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
-    for block in key_blocks:
+    keys = [block for block in blocks(text) if block.label != "EC PARAMETERS"]
+    for block in keys:
         if not block.label.endswith("PRIVATE KEY"):
-            raise PemError(
-                f"{block.place} is a {block.label} where only a private key belongs"
-                + ("; are certificate and key swapped?" if block.label == "CERTIFICATE" else "")
-            )
-    if len(key_blocks) != 1:
-        raise PemError(f"it holds {len(key_blocks)} private keys; exactly one belongs there")
-    if key_blocks[0].label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in key_blocks[0].text:
+            swapped = "; are certificate and key swapped?" if block.label == "CERTIFICATE" else ""
+            raise PemError(f"{block.place} is a {block.label} where only a private key belongs{swapped}")
+    if len(keys) != 1:
+        raise PemError(f"it holds {len(keys)} private keys; exactly one belongs there")
+    label, content, place = keys[0]
+    if label == "ENCRYPTED PRIVATE KEY" or b"Proc-Type: 4,ENCRYPTED" in content:
         raise PairError(
             "the private key is encrypted, and nobody can type its password here: openssl pkey -in KEY -out PLAIN_KEY"
         )
     try:
-        key = load_pem_private_key(key_blocks[0].text, password=None)
+        key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         # Without the library's message, which is long and about a secret.
-        raise PemError(f"{key_blocks[0].place} does not decode as a private key", damaged=True) from error
+        raise PemError(f"{place} does not decode as a private key", damaged=True) from error
     if not isinstance(key, PrivateKey):
-        raise PairError(
-            f"the private key is a {type(key).__name__.removesuffix('PrivateKey')} key; use EC, RSA or Ed25519"
-        )
+        kind = type(key).__name__.removesuffix("PrivateKey")
+        raise PairError(f"the private key is a {kind} key; use EC, RSA or Ed25519")
     return key
-
-
-def key_pem(key: PrivateKey) -> bytes:
-    """The key as one unencrypted PKCS #8 block."""
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def public_fingerprint(key: PublicKeyTypes) -> str:
@@ -298,12 +265,6 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
     return tuple(str(name.value) for name in extension.value if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
-def missing_names(certificate: x509.Certificate, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of `names` for which a client would not accept the certificate, in the given order."""
-    present = names_of(certificate)
-    return tuple(name for name in names if not covers(present, name))
-
-
 def covers(present: Iterable[str], name: str) -> bool:
     """Whether a certificate for the names `present` is valid for `name`.
 
@@ -360,8 +321,17 @@ _BROKEN_HASHES = ("md5", "sha1")
 
 def weakness(certificate: x509.Certificate) -> str | None:
     """Why the certificate is too weak to be accepted everywhere; None if it is not."""
-    if flaw := _key_weakness(certificate):
-        return flaw
+    match certificate.public_key():
+        case EllipticCurvePublicKey() as key:
+            remedy = "" if key.curve.name in _CURVES else f"; use {', '.join(_CURVES.values())}"
+        case RSAPublicKey() as key:
+            remedy = "" if key.key_size >= _RSA_BITS else f"; RSA needs {_RSA_BITS} bits or more"
+        case Ed25519PublicKey():
+            remedy = ""
+        case _:
+            remedy = ", which Go's TLS does not accept; use EC, RSA or Ed25519"
+    if remedy:
+        return f"its key is {key_title(certificate)}{remedy}"
     try:
         algorithm = certificate.signature_hash_algorithm
     except UnsupportedAlgorithm:
@@ -390,20 +360,3 @@ def signature_title(certificate: x509.Certificate) -> str:
     except UnsupportedAlgorithm:
         algorithm = None
     return algorithm.name.upper() if algorithm is not None else certificate.signature_algorithm_oid.dotted_string
-
-
-def _key_weakness(certificate: x509.Certificate) -> str | None:
-    key = certificate.public_key()
-    match key:
-        case EllipticCurvePublicKey() if key.curve.name in _CURVES:
-            return None
-        case EllipticCurvePublicKey():
-            return f"its key is {key_title(certificate)}; use {', '.join(_CURVES.values())}"
-        case RSAPublicKey() if key.key_size >= _RSA_BITS:
-            return None
-        case RSAPublicKey():
-            return f"its key is {key_title(certificate)}; RSA needs {_RSA_BITS} bits or more"
-        case Ed25519PublicKey():
-            return None
-        case _:
-            return f"its key is {key_title(certificate)}, which Go's TLS does not accept; use EC, RSA or Ed25519"

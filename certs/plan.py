@@ -7,7 +7,8 @@ foreign files, because the name of its Secret is reserved, catches ForeignFileEr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
@@ -18,15 +19,14 @@ from certs.authority import LEAF_LIFETIME, Authority, Leaf, authority_subject, j
 from certs.errors import ForeignFileError, KeyMismatchError, PairError, PemError
 from certs.material import (
     Bundle,
+    covers,
     issued_by,
     listed,
     load_certificates,
     load_key,
     may_sign,
     merge,
-    missing_names,
     moment,
-    names_of,
     titled,
     weakness,
 )
@@ -42,8 +42,7 @@ NONE: Final = "there was none"
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPair:
+class StoredPair(NamedTuple):
     """The contents of a pair of files: a pair, or else a `problem`, the reason to make a new one.
 
     certificates: those that could be read, with or without their key.
@@ -65,17 +64,6 @@ def find_leaf(stored: Mapping[str, bytes]) -> StoredPair:
     Raises ForeignFileError if one of them was not made here.
     """
     return _find(stored, LEAF_CERT, LEAF_KEY, lambda certificate: _is_ours(certificate.issuer))
-
-
-def find_bundle(stored: Mapping[str, bytes]) -> tuple[Bundle, str]:
-    """The CAs in `ca-bundle.crt`, and what is wrong with the file (empty: nothing). It may contain CAs of others.
-
-    Raises ForeignFileError if the file is not a bundle of certificates.
-    """
-    if BUNDLE not in stored:
-        return Bundle(), NONE
-    certificates = _parsed(stored, BUNDLE, load_certificates)
-    return (Bundle(), certificates) if isinstance(certificates, str) else (Bundle(certificates), "")
 
 
 def _find(
@@ -129,33 +117,23 @@ def _names_us(text: bytes) -> bool:
         return False
 
 
-class _Share(NamedTuple):
-    """A part of a lifetime, and the words for it. A part fits lifetimes of an hour and of a year; a margin does not."""
-
-    numerator: int
-    denominator: int
-    over: str
-
-
-# As in cert-manager: renewals are rare, and a third of a year is left for retries.
-_AUTHORITY: Final = _Share(2, 3, "two thirds of its life were over")
-# A leaf lives for days, and whoever renews it may be down for some of them.
-_LEAF: Final = _Share(1, 2, "half of its life was over")
-
-
 def authority_renewal_due(certificate: x509.Certificate) -> datetime:
-    """The moment (aware, UTC) at which two thirds of a CA's lifetime are over."""
-    return _due(certificate, _AUTHORITY)
+    """The moment (aware, UTC) at which two thirds of a CA's lifetime are over.
+
+    A part fits lifetimes of an hour and of a year; a margin does not. As in cert-manager: renewals are rare, and a
+    third of a year is left for retries.
+    """
+    start = certificate.not_valid_before_utc
+    return start + (certificate.not_valid_after_utc - start) * 2 / 3
 
 
 def leaf_renewal_due(certificate: x509.Certificate) -> datetime:
-    """The moment (aware, UTC) at which half of a leaf's lifetime is over."""
-    return _due(certificate, _LEAF)
+    """The moment (aware, UTC) at which half of a leaf's lifetime is over.
 
-
-def _due(certificate: x509.Certificate, share: _Share) -> datetime:
-    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    return certificate.not_valid_before_utc + life * share.numerator / share.denominator
+    A leaf lives for days, and whoever renews it may be down for some of them.
+    """
+    start = certificate.not_valid_before_utc
+    return start + (certificate.not_valid_after_utc - start) / 2
 
 
 def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority: Authority) -> str | None:
@@ -164,9 +142,9 @@ def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority
     Names that are no longer needed are not a reason, because a leaf lives for days only.
     """
     certificate, reasons = leaf.certificate, []
-    if missing := missing_names(certificate, names):
-        reasons.append(f"it is not for {listed(missing)}, only for {listed(names_of(certificate))}")
-    reasons += _life_reasons(certificate, now, _LEAF)
+    if missing := tuple(name for name in names if not covers(leaf.names, name)):
+        reasons.append(f"it is not for {listed(missing)}, only for {listed(leaf.names)}")
+    reasons += _life_reasons(certificate, now, leaf_renewal_due(certificate), "half of its life was over")
     if not issued_by(certificate, authority.certificate):
         reasons.append(
             f"it is signed by another CA than the current one: its issuer is {titled(certificate.issuer)},"
@@ -177,23 +155,21 @@ def renewal_reason(leaf: Leaf, now: datetime, *, names: Iterable[str], authority
 
 def authority_renewal_reason(authority: Authority, now: datetime) -> str | None:
     """All reasons to renew the CA now, joined by `; `; None if it can still sign what it should."""
-    reasons = list(_life_reasons(authority.certificate, now, _AUTHORITY))
+    certificate = authority.certificate
+    due = authority_renewal_due(certificate)
+    reasons = _life_reasons(certificate, now, due, "two thirds of its life were over")
     if not reasons and now + LEAF_LIFETIME > authority.not_after:
         reasons.append(f"a leaf issued now would outlive it: it ends on {moment(authority.not_after)}")
-    return "; ".join((*reasons, *filter(None, [weakness(authority.certificate)]))) or None
+    return "; ".join((*reasons, *filter(None, [weakness(certificate)]))) or None
 
 
-def _life_reasons(certificate: x509.Certificate, now: datetime, share: _Share) -> Iterator[str]:
-    start, end, due = certificate.not_valid_before_utc, certificate.not_valid_after_utc, _due(certificate, share)
+def _life_reasons(certificate: x509.Certificate, now: datetime, due: datetime, over: str) -> list[str]:
+    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < start:
-        yield f"it is not valid before {moment(start)} and it is {moment(now)}: a clock was set back"
-    elif now > end:
-        yield f"it expired on {moment(end)}"
-    elif now >= due:
-        yield f"{share.over} on {moment(due)}; it ends on {moment(end)}"
-
-
-_EMPTY: Final = Bundle()
+        return [f"it is not valid before {moment(start)} and it is {moment(now)}: a clock was set back"]
+    if now > end:
+        return [f"it expired on {moment(end)}"]
+    return [f"{over} on {moment(due)}; it ends on {moment(end)}"] if now >= due else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +214,9 @@ def plan(stored: Mapping[str, bytes], names: Iterable[str], now: datetime) -> En
     return Ensured(leaf, trust.authority, trust.bundle, reasons, writes)
 
 
-def plan_authority(stored: Mapping[str, bytes], now: datetime, *, remembered: Bundle = _EMPTY) -> AuthorityPlan:
+def plan_authority(
+    stored: Mapping[str, bytes], now: datetime, *, remembered: Iterable[x509.Certificate] = ()
+) -> AuthorityPlan:
     """Decide about CA and bundle alone.
 
     remembered: the bundle that was stored before. It is used if the stored one is missing or damaged, because clients
@@ -258,13 +236,22 @@ def plan_authority(stored: Mapping[str, bytes], now: datetime, *, remembered: Bu
         reasons.append(_line(CA_CERT, reason))
         # The certificate before its key, in both pairs: if a crash separates them, it still shows whose files they are.
         writes = {CA_CERT: authority.cert_pem, CA_KEY: authority.key_pem}
-    known, problem = find_bundle(stored)
+    # The bundle may contain CAs of others.
+    read = _parsed(stored, BUNDLE, load_certificates) if BUNDLE in stored else NONE
+    known, problem = ((), read) if isinstance(read, str) else (read, "")
     lost = remembered if problem else ()
     bundle = merge((authority.certificate, *stored_authority.certificates, *known, *lost), now)
     if problem or set(bundle) != set(known):
         # The bundle is first: nobody should see what a new CA signs before the bundle that contains this CA.
-        writes = {BUNDLE: bundle.pem, **writes}
-        reasons.extend(_bundle_reasons(known, bundle, problem, renewed=bool(reasons)))
+        is_new, writes = bool(writes), {BUNDLE: bundle.pem, **writes}
+        for certificate in dict.fromkeys(known):
+            if certificate not in bundle:
+                end = moment(certificate.not_valid_after_utc)
+                reasons.append(f"{BUNDLE} no longer holds {titled(certificate.subject)}, which expired on {end}")
+        if problem and not (is_new and problem == NONE):
+            reasons.append(_line(BUNDLE, problem))
+        elif not problem and not is_new and not set(bundle) <= set(known):
+            reasons.append(_line(BUNDLE, "the current CA was missing from it"))
     return AuthorityPlan(authority, bundle, tuple(reasons), writes, reason)
 
 
@@ -273,12 +260,10 @@ def usable_authority(stored: Mapping[str, bytes], now: datetime) -> Authority | 
 
     None if there is no CA, or it is damaged, or it was not made here.
     """
-    try:
-        pair = find_authority(stored).pair
-    except ForeignFileError:
-        return None
-    authority = Authority((pair.certificate,), pair.key) if pair else None
-    return authority if authority and authority.signs_at(now) else None
+    with suppress(ForeignFileError):
+        if (pair := find_authority(stored).pair) and pair.not_before <= now < pair.not_after:
+            return Authority((pair.certificate,), pair.key)
+    return None
 
 
 def plan_leaf(
@@ -301,19 +286,6 @@ def plan_leaf(
             return pair, ""
     issued = authority.issue(names, now, lifetime=min(LEAF_LIFETIME, authority.not_after - now))
     return issued, _line(LEAF_CERT, reason)
-
-
-def _bundle_reasons(known: Bundle, bundle: Bundle, problem: str, *, renewed: bool) -> Iterator[str]:
-    """The reasons why the bundle changed, apart from a new CA."""
-    for certificate in known:
-        if certificate not in bundle:
-            end = moment(certificate.not_valid_after_utc)
-            yield f"{BUNDLE} no longer holds {titled(certificate.subject)}, which expired on {end}"
-    if problem:
-        if not (renewed and problem == NONE):
-            yield _line(BUNDLE, problem)
-    elif not renewed and not set(bundle) <= set(known):
-        yield _line(BUNDLE, "the current CA was missing from it")
 
 
 def _line(name: str, reason: str) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from certs.authority import Leaf, load_pair
-from certs.errors import CertificateError
+from certs.errors import CertificateError, StoreError
 from certs.material import Bundle, moment
-from certs.store import read_present
+from certs.store import read_file
 
 
 @contextmanager
@@ -45,7 +45,10 @@ class FollowedFiles:
 
         Raises StoreError, and CertificateError for what the block raises, with the names of the files.
         """
-        contents = tuple(map(read_present, self.paths))
+        try:
+            contents = tuple(map(read_file, self.paths))
+        except FileNotFoundError as error:
+            raise StoreError(f"{error.filename} does not exist") from error
         digests = [hashlib.sha256(content).digest() for content in contents]
         try:
             yield contents if digests != self._seen else ()

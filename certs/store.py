@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -50,14 +50,6 @@ def read_file(path: Path) -> bytes:
     return content
 
 
-def read_present(path: Path) -> bytes:
-    """The content of a file, as `read_file` returns it. Raises StoreError also if it does not exist."""
-    try:
-        return read_file(path)
-    except FileNotFoundError as error:
-        raise StoreError(f"{path} does not exist") from error
-
-
 def replace_file(path: Path, content: bytes, mode: int, aside: Path | None = None) -> None:
     """Replace a file atomically: readers see the old or the new content, even after a crash.
 
@@ -92,100 +84,69 @@ def access_error(error: OSError, path: Path, verb: str) -> StoreError:
     return StoreError(f"{message}; {remedy}" if remedy else message)
 
 
-_PUBLIC: Final = 0o644
-_SECRET: Final = 0o600
 _MODES: Final[Mapping[str, int]] = MappingProxyType(
-    {CA_CERT: _PUBLIC, CA_KEY: _SECRET, LEAF_CERT: _PUBLIC, LEAF_KEY: _SECRET, BUNDLE: _PUBLIC}
+    {CA_CERT: 0o644, CA_KEY: 0o600, LEAF_CERT: 0o644, LEAF_KEY: 0o600, BUNDLE: 0o644}
 )
-_LOCK: Final = ".lock"
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryStore:
-    """A directory with `ca.crt`, `ca.key`, `tls.crt`, `tls.key` and `ca-bundle.crt`.
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Lock the directory against all other processes and threads, without a timeout; create it if necessary.
 
-    It is created with mode 0700. An existing directory keeps its mode: it may be a volume that somebody else set up,
-    and the keys are 0600 in any case. Files are replaced atomically: a reader without the lock never sees a partial
-    file, but it may see an old file beside a new one.
+    The kernel releases the lock of a process that dies, so there are no stale locks.
+
+    Raises StoreError if the directory cannot be created or written to.
     """
-
-    path: Path
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Lock the directory against all other processes and threads, without a timeout; create it if necessary.
-
-        The kernel releases the lock of a process that dies, so there are no stale locks.
-
-        Raises StoreError if the directory cannot be created or written to.
-        """
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise access_error(error, self.path, "use the directory") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
-
-    def read(self) -> dict[str, bytes]:
-        """The existing files by name. They belong together only if they are read under the lock.
-
-        Raises StoreError if an existing file cannot be read.
-        """
-        contents: dict[str, bytes] = {}
-        for name in _MODES:
-            with suppress(FileNotFoundError):
-                contents[name] = read_file(self.path / name)
-        return contents
-
-    def write(self, contents: Mapping[str, bytes]) -> None:
-        """Replace files by name, in the given order. The caller must hold the lock.
-
-        Raises StoreError if a file cannot be written; those before it have been written then.
-        """
-        for name, content in contents.items():
-            replace_file(self.path / name, content, _MODES[name])
-
-    def tighten(self) -> tuple[str, ...]:
-        """Remove the permissions of group and others on the keys, and report them. Links are not changed.
-
-        Volumes with an `fsGroup` give the group permissions on every file when they are mounted.
-
-        Raises StoreError if the permissions cannot be changed.
-        """
-        reasons = []
-        for name, own_mode in _MODES.items():
-            path = self.path / name
-            try:
-                mode = path.lstat().st_mode
-                if own_mode == _SECRET and stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                    path.chmod(own_mode)
-                    reasons.append(
-                        f"{name} was closed to others: its mode was {stat.S_IMODE(mode):04o}, now {own_mode:04o}"
-                    )
-            except OSError as error:
-                raise access_error(error, path, "take others' rights from") from error
-        return tuple(reasons)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise access_error(error, directory, "use the directory") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
-def ensure(store: DirectoryStore, names: Iterable[str], now: datetime) -> Ensured:
+def ensure(directory: Path, names: Iterable[str], now: datetime) -> Ensured:
     """Make the directory hold a CA, a bundle and a leaf for `names` that are valid at `now`; keep those that are.
 
-    Any number of processes may call it on one directory: the first makes the pair, the others find it.
+    Its files are `ca.crt`, `ca.key`, `tls.crt`, `tls.key` and `ca-bundle.crt`. It is created with mode 0700. An
+    existing one keeps its mode: it may be a volume that somebody else set up, and the keys are 0600 in any case. Any
+    number of processes may call it on one directory: the first makes the pair, the others find it. A reader without the
+    lock never sees a partial file, but it may see an old file beside a new one.
 
     Raises StoreError if a file or the directory cannot be read or written; ForeignFileError, with nothing changed, if a
     file was not made here; InvalidNameError and CertificateError as `Authority.issue` does.
     """
-    with store.locked():
+    with locked(directory):
+        stored = {}
+        for name in _MODES:
+            with suppress(FileNotFoundError):
+                stored[name] = read_file(directory / name)
         try:
-            decided = plan(store.read(), names, now)
+            decided = plan(stored, names, now)
         except ForeignFileError as error:
             raise ForeignFileError(
-                f"{store.path}: {error}, so it is not overwritten; use an empty directory, or move the file away"
+                f"{directory}: {error}, so it is not overwritten; use an empty directory, or move the file away"
             ) from error
-        store.write(decided.writes)
-        tightened = store.tighten()
-    return replace(decided, reasons=(*decided.reasons, *tightened))
+        for name, content in decided.writes.items():
+            replace_file(directory / name, content, _MODES[name])
+        closed = [reason for name in (CA_KEY, LEAF_KEY) if (reason := close_key(directory / name))]
+    return replace(decided, reasons=(*decided.reasons, *closed))
+
+
+def close_key(path: Path) -> str:
+    """Remove the permissions of group and others on a key, and report them; empty if there were none.
+
+    Volumes with an `fsGroup` give the group permissions on every file when they are mounted. Links are not changed.
+    """
+    try:
+        mode = path.lstat().st_mode
+        if not stat.S_ISREG(mode) or not mode & (stat.S_IRWXG | stat.S_IRWXO):
+            return ""
+        path.chmod(_MODES[path.name])
+    except OSError as error:
+        raise access_error(error, path, "take others' rights from") from error
+    return f"{path.name} was closed to others: its mode was {stat.S_IMODE(mode):04o}, now {_MODES[path.name]:04o}"

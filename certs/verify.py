@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -20,7 +19,6 @@ from certs.material import (
     may_sign,
     moment,
     names_of,
-    path_length,
     signature_title,
     span,
     titled,
@@ -28,8 +26,7 @@ from certs.material import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """The result of one check: whether it passed, and a sentence about it."""
 
     ok: bool
@@ -63,26 +60,31 @@ def verify(
     chain: the leaf first, at least one certificate. The rules are those of Go's crypto/x509, which every API server
     uses; name constraints are not checked. `load_pair` checks whether a key belongs to the leaf.
     """
-    path, trust = _path(chain, bundle, now)
-    findings = [*_name_findings(chain[0], names), _purpose_finding(chain[0]), trust]
-    for certificate in path:
-        findings.append(_date_finding(certificate, now))
-        # CAs in the bundle are trusted as they are: nobody verifies their own signatures.
-        if certificate not in bundle and (weak := weakness(certificate)) is not None:
-            findings.append(Finding(ok=False, text=f"{titled(certificate.subject)}: {weak}"))
-    return tuple(findings)
-
-
-def _name_findings(leaf: x509.Certificate, names: Iterable[str]) -> Iterator[Finding]:
-    present = names_of(leaf)
+    findings, present = [], names_of(chain[0])
     for name in names:
         if covers(present, name):
-            yield Finding(ok=True, text=f"it is for {name}")
+            findings.append(Finding(ok=True, text=f"it is for {name}"))
         elif present:
-            yield Finding(ok=False, text=f"it is not for {name}, only for {listed(present)}")
+            findings.append(Finding(ok=False, text=f"it is not for {name}, only for {listed(present)}"))
         else:
             text = f"it is not for {name}: it has no subject alternative names, and Go ignores the common name"
-            yield Finding(ok=False, text=text)
+            findings.append(Finding(ok=False, text=text))
+    path, trust = _path(chain, bundle, now)
+    findings += [_purpose_finding(chain[0]), trust]
+    for certificate in path:
+        title = titled(certificate.subject)
+        start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        if now < start:
+            text = f"{title} is not valid before {moment(start)}, in {span(start - now)}"
+        elif now > end:
+            text = f"{title} expired on {moment(end)}, {span(now - end)} ago"
+        else:
+            text = f"{title} is valid until {moment(end)}, for {span(end - now)}"
+        findings.append(Finding(ok=start <= now <= end, text=text))
+        # CAs in the bundle are trusted as they are: nobody verifies their own signatures.
+        if certificate not in bundle and (weak := weakness(certificate)) is not None:
+            findings.append(Finding(ok=False, text=f"{title}: {weak}"))
+    return tuple(findings)
 
 
 def _purpose_finding(leaf: x509.Certificate) -> Finding:
@@ -93,16 +95,6 @@ def _purpose_finding(leaf: x509.Certificate) -> Finding:
     if ExtendedKeyUsageOID.SERVER_AUTH in purposes or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in purposes:
         return Finding(ok=True, text="it may be used by a server")
     return Finding(ok=False, text="it may not be used by a server: its extended key usage has no serverAuth")
-
-
-def _date_finding(certificate: x509.Certificate, now: datetime) -> Finding:
-    title = titled(certificate.subject)
-    start, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if now < start:
-        return Finding(ok=False, text=f"{title} is not valid before {moment(start)}, in {span(start - now)}")
-    if now > end:
-        return Finding(ok=False, text=f"{title} expired on {moment(end)}, {span(now - end)} ago")
-    return Finding(ok=True, text=f"{title} is valid until {moment(end)}, for {span(end - now)}")
 
 
 def _path(chain: Sequence[x509.Certificate], bundle: Bundle, now: datetime) -> tuple[list[x509.Certificate], Finding]:
@@ -116,7 +108,7 @@ def _path(chain: Sequence[x509.Certificate], bundle: Bundle, now: datetime) -> t
         issuers.sort(key=lambda c: not c.not_valid_before_utc <= now <= c.not_valid_after_utc)
         path.append(issuers[0])
     for below, authority in enumerate(path[1:]):
-        allowed = path_length(authority)
+        allowed = authority.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length
         if allowed is not None and below > allowed:
             text = f"{titled(authority.subject)} allows {allowed} CAs below it, and there are {below}"
             return path, Finding(ok=False, text=text)

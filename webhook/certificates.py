@@ -17,7 +17,7 @@ from certs.errors import CertificateError, StoreError
 from certs.material import issued_by, titled
 from certs.plan import Ensured
 from certs.serving import FollowedFiles, ServingContext
-from certs.store import DirectoryStore, ensure
+from certs.store import ensure
 from webhook.cluster.replicas.lease import Replica
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics
@@ -75,7 +75,7 @@ class Certificates(Renewed):
         self._now = now
         self._log = structlog.get_logger()
         self._files = FollowedFiles(Path(settings.cert_file), Path(settings.key_file)) if settings.cert_file else None
-        self._store, self._names = DirectoryStore(Path(settings.directory)), settings.names
+        self._directory, self._names = Path(settings.directory), settings.names
         self._own: Ensured | None = None
         self._clients = FollowedFiles(Path(settings.client_ca_file)) if settings.client_ca_file else None
         self._refused = self._clients_refused = ""
@@ -141,7 +141,7 @@ class Certificates(Renewed):
 
     def _look(self) -> None:
         if self._files is None:
-            self._own = ensure(self._store, self._names, self._now())
+            self._own = ensure(self._directory, self._names, self._now())
             for reason in self._own.reasons:
                 self._log.info("certificate", reason=reason)
             return

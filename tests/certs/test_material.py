@@ -27,7 +27,6 @@ from certs.material import (
     blocks,
     covers,
     fingerprint,
-    key_pem,
     key_title,
     load_certificates,
     load_key,
@@ -49,7 +48,10 @@ def test_blocks_are_numbered_and_placed() -> None:
     """Comments, indentation and Windows line ends are passed over; each block knows its number and line."""
     text = b"# ours\r\n  -----BEGIN CERTIFICATE-----\r\n  AAAA\r\n  -----END CERTIFICATE-----\r\n\r\nnext:\r\n" + _BLOCK
 
-    assert blocks(text) == (PemBlock("CERTIFICATE", _BLOCK, 1, 2), PemBlock("CERTIFICATE", _BLOCK, 2, 7))
+    assert blocks(text) == (
+        PemBlock("CERTIFICATE", _BLOCK, "block 1 (line 2)"),
+        PemBlock("CERTIFICATE", _BLOCK, "block 2 (line 7)"),
+    )
 
 
 _NO_END = "block {} (line {}) begins a CERTIFICATE and has no END line: it was cut off"
@@ -165,7 +167,7 @@ def test_keys_come_back_as_they_were() -> None:
     """Each kind of key that can serve TLS is written and read again, also after the parameters that openssl writes."""
     ec_key = new_key()
     keys: list[Any] = [ec_key, rsa.generate_private_key(65537, 2048), ed25519.Ed25519PrivateKey.generate()]
-    texts = [key_pem(key) for key in keys]
+    texts = [pem(key) for key in keys]
     traditional = ec_key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     for key, text in zip((*keys, ec_key), (*texts, _EC_PARAMETERS + traditional), strict=True):
         assert public_fingerprint(load_key(text).public_key()) == public_fingerprint(key.public_key())

@@ -16,43 +16,47 @@ from certs.authority import load_pair
 from certs.errors import ForeignFileError, StoreError
 from certs.material import Bundle
 from certs.plan import usable_authority
-from certs.store import DirectoryStore, ensure, read_file
+from certs.store import close_key, ensure, read_file
 
 _NAMES = ("a.example.com", "10.0.0.1")
 _FILES = ["ca-bundle.crt", "ca.crt", "ca.key", "tls.crt", "tls.key"]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> DirectoryStore:
-    """A store whose directory does not exist yet."""
-    return DirectoryStore(tmp_path / "var" / "certs")
+def store(tmp_path: Path) -> Path:
+    """A directory that does not exist yet."""
+    return tmp_path / "var" / "certs"
+
+
+def _content(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.iterdir() if path.name in _FILES}
 
 
 def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_first_call_makes_the_directory(store: DirectoryStore, now: datetime) -> None:
+def test_the_first_call_makes_the_directory(store: Path, now: datetime) -> None:
     """Directory and keys are closed to others, and the files hold what was returned, nothing left aside."""
     made = ensure(store, _NAMES, now)
 
-    assert _mode(store.path) == 0o700
-    assert {path.name: _mode(path) & 0o077 for path in store.path.iterdir() if path.suffix == ".key"} == {
+    assert _mode(store) == 0o700
+    assert {path.name: _mode(path) & 0o077 for path in store.iterdir() if path.suffix == ".key"} == {
         "ca.key": 0,
         "tls.key": 0,
     }
-    assert sorted(path.name for path in store.path.iterdir()) == [".lock", *_FILES]
-    stored = store.read()
+    assert sorted(path.name for path in store.iterdir()) == [".lock", *_FILES]
+    stored = _content(store)
     assert load_pair(stored["tls.crt"], stored["tls.key"]) == made.leaf
     assert usable_authority(stored, now) == made.authority
     assert Bundle.from_pem(stored["ca-bundle.crt"]) == made.bundle
     assert made.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
 
 
-def test_the_second_call_writes_nothing(store: DirectoryStore, now: datetime) -> None:
+def test_the_second_call_writes_nothing(store: Path, now: datetime) -> None:
     """What is good is returned as it is, and no file is touched."""
     first = ensure(store, _NAMES, now)
-    before = {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()}
+    before = {path.name: path.stat().st_mtime_ns for path in store.iterdir()}
 
     second = ensure(store, _NAMES, now + timedelta(days=1))
 
@@ -62,60 +66,59 @@ def test_the_second_call_writes_nothing(store: DirectoryStore, now: datetime) ->
         first.bundle,
         (),
     )
-    assert {path.name: path.stat().st_mtime_ns for path in store.path.iterdir()} == before
+    assert {path.name: path.stat().st_mtime_ns for path in store.iterdir()} == before
 
 
-def test_keys_that_others_may_read(store: DirectoryStore, now: datetime) -> None:
+def test_keys_that_others_may_read(store: Path, now: datetime) -> None:
     """A key that others may read, as an fsGroup makes it, is closed again and the reason says so.
 
     One that is a symbolic link leads to somebody else's file, whose rights are not ours to change; and one whose rights
     cannot be changed, here since it has vanished, is an error with its path and not a silence.
     """
     ensure(store, _NAMES, now)
-    (store.path / "tls.key").chmod(0o660)
+    (store / "tls.key").chmod(0o660)
     assert ensure(store, _NAMES, now).reasons == ("tls.key was closed to others: its mode was 0660, now 0600",)
-    assert _mode(store.path / "tls.key") == 0o600
+    assert _mode(store / "tls.key") == 0o600
 
-    elsewhere = (store.path / "tls.key").rename(store.path.parent / "elsewhere.key")
+    elsewhere = (store / "tls.key").rename(store.parent / "elsewhere.key")
     elsewhere.chmod(0o640)
-    (store.path / "tls.key").symlink_to(elsewhere)
+    (store / "tls.key").symlink_to(elsewhere)
     assert (ensure(store, _NAMES, now).reasons, _mode(elsewhere)) == ((), 0o640)
 
-    (store.path / "ca.key").unlink()
     with pytest.raises(StoreError) as raised:
-        store.tighten()
+        close_key(store / "no.key")
     assert str(raised.value) == (
-        f"cannot take others' rights from {store.path}/ca.key as uid {os.geteuid()}: No such file or directory"
+        f"cannot take others' rights from {store}/no.key as uid {os.geteuid()}: No such file or directory"
     )
 
 
-def test_leftovers_of_a_crash_are_removed(store: DirectoryStore, now: datetime) -> None:
+def test_leftovers_of_a_crash_are_removed(store: Path, now: datetime) -> None:
     """What a dying process had written aside is replaced, whatever its mode, and not kept."""
-    store.path.mkdir(parents=True)
-    (store.path / ".tls.key.new").write_bytes(b"half a key")
-    (store.path / ".tls.key.new").chmod(0o644)
+    store.mkdir(parents=True)
+    (store / ".tls.key.new").write_bytes(b"half a key")
+    (store / ".tls.key.new").chmod(0o644)
 
     ensure(store, _NAMES, now)
 
-    assert not (store.path / ".tls.key.new").exists()
-    assert _mode(store.path / "tls.key") == 0o600
+    assert not (store / ".tls.key.new").exists()
+    assert _mode(store / "tls.key") == 0o600
 
 
-def test_foreign_files_stop_everything(store: DirectoryStore, now: datetime) -> None:
+def test_foreign_files_stop_everything(store: Path, now: datetime) -> None:
     """Somebody's own pair is refused with its path and what to do, and not one file is written."""
     certificate, key = forge("their.example")
-    store.path.mkdir(parents=True)
-    (store.path / "tls.crt").write_bytes(pem(certificate))
-    (store.path / "tls.key").write_bytes(pem(key))
+    store.mkdir(parents=True)
+    (store / "tls.crt").write_bytes(pem(certificate))
+    (store / "tls.key").write_bytes(pem(key))
 
     with pytest.raises(ForeignFileError) as raised:
         ensure(store, _NAMES, now)
 
     assert str(raised.value) == (
-        f"{store.path}: tls.crt: it holds CN=their.example, issued by CN=their.example; it was not made here, so it is"
+        f"{store}: tls.crt: it holds CN=their.example, issued by CN=their.example; it was not made here, so it is"
         " not overwritten; use an empty directory, or move the file away"
     )
-    assert store.read() == {"tls.crt": pem(certificate), "tls.key": pem(key)}
+    assert _content(store) == {"tls.crt": pem(certificate), "tls.key": pem(key)}
 
 
 def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> None:
@@ -125,19 +128,19 @@ def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> 
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         words = f"cannot use the directory {path} .*; a file stands where a directory belongs"
         with pytest.raises(StoreError, match=words):
-            ensure(DirectoryStore(path), _NAMES, now)
+            ensure(path, _NAMES, now)
 
 
-def test_a_write_that_fails_keeps_the_old_file(store: DirectoryStore, now: datetime) -> None:
+def test_a_write_that_fails_keeps_the_old_file(store: Path, now: datetime) -> None:
     """When the new content cannot be put in place, the old one is still whole."""
     ensure(store, _NAMES, now)
-    old = store.read()
-    (store.path / ".tls.crt.new").mkdir()
+    old = _content(store)
+    (store / ".tls.crt.new").mkdir()
 
     with pytest.raises(StoreError, match=r"^cannot write .*/tls\.crt as uid"):
         ensure(store, _NAMES, now + timedelta(days=6))
 
-    assert store.read() == old
+    assert _content(store) == old
 
 
 def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
@@ -153,16 +156,16 @@ _RACER = """
 import json, sys
 from datetime import datetime
 from pathlib import Path
-from certs.store import DirectoryStore, ensure
+from certs.store import ensure
 print("ready", flush=True)
 sys.stdin.readline()
-ensured = ensure(DirectoryStore(Path(sys.argv[1])), ["a.example.com"], datetime.fromisoformat(sys.argv[2]))
+ensured = ensure(Path(sys.argv[1]), ["a.example.com"], datetime.fromisoformat(sys.argv[2]))
 print(json.dumps([ensured.authority.fingerprint, ensured.leaf.fingerprint, ensured.reasons]))
 """
 
 
-def _race(store: DirectoryStore, when: datetime, count: int = 4) -> list[list[Any]]:
-    command = [sys.executable, "-c", _RACER, str(store.path), when.isoformat()]
+def _race(store: Path, when: datetime, count: int = 4) -> list[list[Any]]:
+    command = [sys.executable, "-c", _RACER, str(store), when.isoformat()]
     racers = [
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
@@ -179,12 +182,12 @@ def _race(store: DirectoryStore, when: datetime, count: int = 4) -> list[list[An
     return [json.loads(racer.communicate()[0]) for racer in racers]
 
 
-def test_processes_that_start_together_agree(store: DirectoryStore, now: datetime) -> None:
+def test_processes_that_start_together_agree(store: Path, now: datetime) -> None:
     """Of several processes on one new directory one makes the pair and the others use it; later, one renews it."""
     for when, reasons in ((now, 2), (now + timedelta(days=5), 1)):
         results = _race(store, when)
 
-        stored = store.read()
+        stored = _content(store)
         authority = usable_authority(stored, when)
         assert authority is not None
         leaf = load_pair(stored["tls.crt"], stored["tls.key"])
@@ -192,13 +195,13 @@ def test_processes_that_start_together_agree(store: DirectoryStore, now: datetim
         assert sorted(len(result[2]) for result in results) == [0, 0, 0, reasons]
 
 
-def test_the_lock_of_a_dead_process_is_gone(store: DirectoryStore, now: datetime) -> None:
+def test_the_lock_of_a_dead_process_is_gone(store: Path, now: datetime) -> None:
     """A process killed while it holds the directory leaves nothing that others would wait for."""
     code = (
-        "import os, signal, sys; from pathlib import Path; from certs.store import DirectoryStore\n"
-        "with DirectoryStore(Path(sys.argv[1])).locked(): os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, sys; from pathlib import Path; from certs.store import locked\n"
+        "with locked(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
     )
-    command = [sys.executable, "-c", code, str(store.path)]
+    command = [sys.executable, "-c", code, str(store)]
     killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
 
     assert killed.returncode == -9

@@ -13,7 +13,7 @@ from cryptography.x509 import Certificate
 
 from certs.errors import CertificateError, InvalidNameError
 from certs.material import Bundle, load_certificates
-from certs.store import DirectoryStore, ensure
+from certs.store import ensure
 from certs.verify import describe, verify
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError
@@ -72,7 +72,7 @@ def issue(directory: Path, names: tuple[str, ...]) -> None:
       cks-admission certs issue --directory certs.d --name cks-admission.cks-admission.svc
     """
     try:
-        ensured = ensure(DirectoryStore(directory), names or Tls().names, datetime.now(UTC))
+        ensured = ensure(directory, names or Tls().names, datetime.now(UTC))
     except InvalidNameError as error:
         raise InputError(str(error)) from None
     except CertificateError as error:

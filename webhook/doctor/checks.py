@@ -10,7 +10,7 @@ from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
 from webhook.doctor import cluster, configurations, connection, processes
 from webhook.doctor.desired import Desired
-from webhook.doctor.observation import Diagnosis, InstallationState, Read, Unread, entries
+from webhook.doctor.observation import Diagnosis, InstallationState, Probe, Read, Unread, entries
 from webhook.registration.configurations import KINDS
 
 
@@ -48,14 +48,12 @@ def _probe(settings: Settings, observation: InstallationState, desired: Desired,
     probe, user, namespaces = observation.probe, observation.cluster.user, observation.cluster.namespaces
     if probe is None:
         return
-    refused: Read[bool]
-    if isinstance(probe, Unread):
-        refused = probe
-    elif isinstance(user, Unread):
+    refused: Read[bool] = False
+    if isinstance(user, Unread):
         refused = Unread("the current user could not be determined")
     elif isinstance(desired.ruleset, Unread):
         refused = desired.ruleset
-    else:
+    elif isinstance(probe, Probe):
         known = {} if isinstance(namespaces, Unread) else namespaces
         refused = connection.is_refused(desired.ruleset, probe.namespace, user, known, now.date())
-    yield connection.check_probe(probe, settings, should_refuse=refused)
+    yield from connection.check_probe(probe, settings, should_refuse=refused)

@@ -36,8 +36,30 @@ def check_api_server(
 ) -> Iterator[Diagnosis]:
     """Whether its version and APIs suffice. groups: the served API groups, with their versions."""
     if match := _VERSION.match(version):
-        yield from _features(version, (int(match[1]), int(match[2])), settings)
-        yield from _release(version, settings)
+        conditions, native = "webhook match conditions", "ValidatingAdmissionPolicy v1"
+        lacking = f"{version} has no {{}} (since {'.'.join(map(str, _CONDITIONS_SINCE))}): {{}}"
+        if (int(match[1]), int(match[2])) >= _CONDITIONS_SINCE:
+            names = f"{conditions} and {native}" if settings.policies.native else conditions
+            yield _API_SERVER.ok("version", f"{version} has {names}")
+        else:
+            harm = "the API server may call the service for every write, and refuse every write during an outage"
+            yield _API_SERVER.problem("version", lacking.format(conditions, harm), "upgrade the cluster")
+            if settings.policies.native:
+                text = lacking.format(native, "the cluster's own policies cannot be used")
+                yield _API_SERVER.warn("version", text, "upgrade the cluster, or set policies.native to false")
+
+        # Policies may be judged otherwise than the API server would judge them.
+        release = judged_as(version, settings)
+        if not rules.uses_policies(settings):
+            pass
+        elif settings.policies.release is not None and nearest(version) != release:
+            text = f"{version}, but policies are judged as by {release.name}"
+            remedy = "leave policies.kubernetes empty, and the service follows the API server"
+            yield _API_SERVER.warn("policies.kubernetes", text, remedy)
+        elif not is_proven(version):
+            text = f"{version} is not proven here: policies are judged as by {release.known_as}, the nearest release"
+            remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
+            yield _API_SERVER.warn("release", text, remedy)
     else:
         yield _API_SERVER.unknown("version", f"{version!r} is not a Kubernetes version")
     if isinstance(groups, Unread):
@@ -61,35 +83,6 @@ def judged_as(version: str, settings: Settings) -> Release:
     return nearest(version) if _VERSION.match(version) else NEWEST
 
 
-def _features(version: str, number: tuple[int, int], settings: Settings) -> Iterator[Diagnosis]:
-    conditions, native = "webhook match conditions", "ValidatingAdmissionPolicy v1"
-    if number >= _CONDITIONS_SINCE:
-        names = f"{conditions} and {native}" if settings.policies.native else conditions
-        yield _API_SERVER.ok("version", f"{version} has {names}")
-        return
-    lacking = f"{version} has no {{}} (since {'.'.join(map(str, _CONDITIONS_SINCE))}): {{}}"
-    harm = "the API server may call the service for every write, and refuse every write during an outage"
-    yield _API_SERVER.problem("version", lacking.format(conditions, harm), "upgrade the cluster")
-    if settings.policies.native:
-        text = lacking.format(native, "the cluster's own policies cannot be used")
-        yield _API_SERVER.warn("version", text, "upgrade the cluster, or set policies.native to false")
-
-
-def _release(version: str, settings: Settings) -> Iterator[Diagnosis]:
-    """The doubts whether policies are judged as the API server would judge them."""
-    release = judged_as(version, settings)
-    if not rules.uses_policies(settings):
-        return
-    if settings.policies.release is not None and nearest(version) != release:
-        text = f"{version}, but policies are judged as by {release.name}"
-        remedy = "leave policies.kubernetes empty, and the service follows the API server"
-        yield _API_SERVER.warn("policies.kubernetes", text, remedy)
-    elif not is_proven(version):
-        text = f"{version} is not proven here: policies are judged as by {release.known_as}, the nearest release"
-        remedy = "upgrade the service; until then try policies with kubectl apply --dry-run=server, too"
-        yield _API_SERVER.warn("release", text, remedy)
-
-
 def check_policies(desired: Desired, maps: Read[Mapping[str, PolicySource]], settings: Settings) -> Iterator[Diagnosis]:
     """Diagnoses of files and ConfigMaps that are refused now, or according to the service's annotation."""
     namespace = settings.cluster.namespace
@@ -103,7 +96,16 @@ def check_policies(desired: Desired, maps: Read[Mapping[str, PolicySource]], set
         yield _POLICIES.problem("the configuration", desired.ruleset.reason, remedy)
     for where, reason in desired.refused.items():
         annotated = known[where].refused if where in known else ""
-        yield _POLICIES.problem(where, f"refused: {annotated or reason}", _remedy(where in known, annotated))
+        remedy = "correct it; until then the previous policies stay in force"
+        if where not in known:
+            remedy = (
+                "correct it; cks-admission lint shows more. Until it restarts, the service keeps the previous policies"
+            )
+        elif not annotated:
+            remedy = (
+                "correct it. The service has not annotated the ConfigMap: check that it runs and may patch ConfigMaps"
+            )
+        yield _POLICIES.problem(where, f"refused: {annotated or reason}", remedy)
     refused_there = [where for where, source in known.items() if source.refused]
     for where in refused_there:
         if where not in desired.refused:
@@ -127,14 +129,6 @@ def _packs(desired: Desired, settings: Settings) -> Iterator[Diagnosis]:
         yield _POLICIES.ok(f"pack {name}", ", ".join(modes))
     for name in desired.replaced:
         yield _POLICIES.ok(f"shipped policy {name}", "not used: another policy has this name")
-
-
-def _remedy(in_cluster: bool, annotated: str) -> str:  # noqa: FBT001 - two answers about one source
-    if not in_cluster:
-        return "correct it; cks-admission lint shows more. Until it restarts, the service keeps the previous policies"
-    if not annotated:
-        return "correct it. The service has not annotated the ConfigMap: check that it runs and may patch ConfigMaps"
-    return "correct it; until then the previous policies stay in force"
 
 
 def check_topology(

@@ -44,28 +44,23 @@ def check_registration(
 
     in_files: whether the API server is known to read files, in which it may be. The certificate check covers caBundle.
     """
-    where = f"{kind} {chosen.name}"
+    where, repair = f"{kind} {chosen.name}", _repair(chosen)
     if isinstance(observed, Unread):
         yield _REGISTRATION.unread(where, observed)
-    elif observed is not None:
-        yield from _observed(where, desired, observed, chosen)
-    elif isinstance(desired, Unread):
-        text = f"it does not exist, and whether it should is unknown: {desired.reason}"
-        yield _REGISTRATION.problem(where, text, _put_right(chosen))
-    elif desired is not None and in_files and not chosen.apply:
-        yield _REGISTRATION.unknown(
-            where, "it does not exist; whether it is in files of the API server, nobody can read"
-        )
-    elif desired is not None:
-        text = "it does not exist, so the API server " + (
-            "never calls the service" if "webhooks" in desired else "does not refuse reserved labels"
-        )
-        yield _REGISTRATION.problem(where, text, _put_right(chosen))
+        return
+    if observed is None:
+        if isinstance(desired, Unread):
+            text = f"it does not exist, and whether it should is unknown: {desired.reason}"
+            yield _REGISTRATION.problem(where, text, repair)
+        elif desired is not None and in_files and not chosen.apply:
+            text = "it does not exist; whether it is in files of the API server, nobody can read"
+            yield _REGISTRATION.unknown(where, text)
+        elif desired is not None:
+            harm = "never calls the service" if "webhooks" in desired else "does not refuse reserved labels"
+            yield _REGISTRATION.problem(where, f"it does not exist, so the API server {harm}", repair)
+        return
 
-
-def _observed(
-    where: str, desired: Read[JsonObject | None], observed: JsonObject, chosen: Registration
-) -> Iterator[Diagnosis]:
+    # What is there: who announced what, whose entries there are, and how it differs from the settings.
     if drift.is_unregistered(observed):
         text = f"it is annotated with {UNREGISTER}: a running service no longer writes it"
         remedy = f"delete it, or remove the annotation: kubectl annotate {where.lower()} {UNREGISTER}-"
@@ -81,26 +76,20 @@ def _observed(
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
         yield _REGISTRATION.problem(where, "it exists, but no rule needs it", remedy)
         return
-    if "webhooks" in desired:
-        likened = drift.kept(drift.with_bundles(desired, observed), observed, chosen.kept)
-        differences: Sequence[str] = drift.difference(likened, observed)
-    else:
-        differences = drift.WholeSpec(desired).correction(observed).differences
-    by = drift.changed_by(observed)
+    likened = drift.kept(drift.with_bundles(desired, observed), observed, chosen.kept)
+    differences, by = drift.difference(likened, observed), drift.changed_by(observed)
     for line in differences:
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
         # Whoever else writes it knows neither the cluster's Namespaces nor our labels.
         is_expected = line.startswith(("label ", "annotation ")) or ": matchConditions " in line
         diagnose = _REGISTRATION.warn if is_expected and not chosen.apply else _REGISTRATION.problem
-        yield diagnose(where, f"it differs from the settings: {line}{written}", _put_right(chosen))
-    if not differences and "spec" in desired:
-        yield _REGISTRATION.ok(where, "as in the settings")
-    elif not differences:
-        text = f"{count(len(entries(observed)), 'entry', 'entries')}, as in the settings"
-        yield _REGISTRATION.ok(where, text)
+        yield diagnose(where, f"it differs from the settings: {line}{written}", repair)
+    if not differences:
+        number = "" if "spec" in desired else f"{count(len(entries(observed)), 'entry', 'entries')}, "
+        yield _REGISTRATION.ok(where, f"{number}as in the settings")
 
 
-def _put_right(chosen: Registration) -> str:
+def _repair(chosen: Registration) -> str:
     if chosen.apply:
         log = 'if it does not, look for "not registered" or "undone" in its log'
         return f"the service repairs it after being ready for 10 s; {log}"
@@ -132,7 +121,13 @@ def check_scope(
     # The check of other webhooks reports that these could not be read.
     for configuration in [] if isinstance(others, Unread) else others:
         for entry in entries(configuration):
-            if _stops_all(entry) and _reaches(entry, labels[_SYSTEM]):
+            is_for_all = any(
+                "*" in (rule.get("apiGroups") or ())
+                and {"*", "*/*"} & set(rule.get("resources") or ())
+                and {"*", "CREATE", "UPDATE"} & set(rule.get("operations") or ())
+                for rule in entry.get("rules") or ()
+            )
+            if is_for_all and _closes(entry, labels[_SYSTEM]) and not entry.get("matchConditions"):
                 name = mapping(configuration, "metadata").get("name")
                 client = mapping(entry, "clientConfig")
                 service = mapping(client, "service")
@@ -179,11 +174,11 @@ def check_outage(
 
 
 def _own(where: str, entry: JsonObject, labels: Mapping[str, Labels], own_namespace: str) -> Iterator[Diagnosis]:
-    if _is_closed(entry) and _reaches(entry, labels[own_namespace]):
+    if _closes(entry, labels[own_namespace]):
         text = f"it fails closed and reaches {own_namespace}: while no replica answers, none can start there"
         remedy = f"exclude that Namespace: {{key: {NAME_LABEL}, operator: NotIn, values: [{own_namespace}]}}"
         yield _SCOPE.problem(where, text, remedy)
-    if _is_closed(entry) and not entry.get("matchConditions") and _reaches(entry, labels[_SYSTEM]):
+    if _closes(entry, labels[_SYSTEM]) and not entry.get("matchConditions"):
         reach = f"it fails closed and reaches all of {_SYSTEM} that its rules match"
         yield _SCOPE.warn(where, f"{reach}: during an outage the cluster may not start", _APPLY)
     if (seconds := entry.get("timeoutSeconds", _LONGEST)) > _LONGEST:
@@ -195,24 +190,10 @@ def _is_closed(entry: JsonObject) -> bool:
     return bool(entry.get("failurePolicy", "Fail") == "Fail")
 
 
-def _reaches(entry: JsonObject, labels: Labels) -> bool:
-    """Whether an entry matches objects in a Namespace with these labels."""
+def _closes(entry: JsonObject, labels: Labels) -> bool:
+    """Whether an entry fails closed, and matches objects in a Namespace with these labels."""
     scoped = any(rule.get("scope", "*") != "Cluster" for rule in entry.get("rules") or ())
-    return scoped and selector(entry.get("namespaceSelector")).matches(labels)
-
-
-def _stops_all(entry: JsonObject) -> bool:
-    """Whether an entry fails closed for writes of every resource."""
-    return (
-        _is_closed(entry)
-        and not entry.get("matchConditions")
-        and any(
-            "*" in (rule.get("apiGroups") or ())
-            and {"*", "*/*"} & set(rule.get("resources") or ())
-            and {"*", "CREATE", "UPDATE"} & set(rule.get("operations") or ())
-            for rule in entry.get("rules") or ()
-        )
-    )
+    return _is_closed(entry) and scoped and selector(entry.get("namespaceSelector")).matches(labels)
 
 
 class _Write(NamedTuple):
@@ -232,8 +213,27 @@ def check_others(own: Read[JsonObject | None], others: Read[Sequence[JsonObject]
     if isinstance(others, Unread):
         yield _OTHERS.unread("other webhook configurations", others)
         return
-    mutating = [configuration for configuration in others if configuration.get("kind") == _MUTATING]
-    diagnoses = [finding for configuration in mutating for finding in _other(configuration, entries(own), name)]
+    diagnoses = []
+    for other in others:
+        if other.get("kind") != _MUTATING:
+            continue
+        called = str(mapping(other, "metadata").get("name"))
+        where = f"{_MUTATING} {called}"
+        shared = [
+            (entry, both) for entry in entries(own) for theirs in entries(other) if (both := _both(entry, theirs))
+        ]
+        what = listed(list(dict.fromkeys(resource for _, both in shared for resource in both)))
+        names = (str(entry["name"]) for entry, _ in shared if entry.get("reinvocationPolicy") != "IfNeeded")
+        blind = list(dict.fromkeys(names))
+        if shared and called < name:
+            diagnoses.append(_OTHERS.ok(where, f"it may change {what} before the service does"))
+        elif shared and not blind:
+            text = f"it may change {what} after the service, which is then called again"
+            diagnoses.append(_OTHERS.ok(where, text))
+        elif shared:
+            text = f"it may change {what} after the service, which is not called again by {listed(blind)}"
+            remedy = f"give it a name that sorts before {name}, or make sure that it does not change what the service"
+            diagnoses.append(_OTHERS.warn(where, text, f"{remedy} writes"))
     yield from diagnoses
     if not diagnoses:
         yield _OTHERS.ok(f"{_MUTATING}s", "no other webhook changes what the service changes")
@@ -278,26 +278,6 @@ def check_actors(
     ]
     text = f"roles let {listed(found)} act as exempt requesters" if found else "no role lets others act as exempt"
     yield _WRITERS.ok(where, text)
-
-
-def _other(other: JsonObject, own: Sequence[JsonObject], name: str) -> Iterator[Diagnosis]:
-    called = str(mapping(other, "metadata").get("name"))
-    where = f"{_MUTATING} {called}"
-    shared = [(entry, both) for entry in own for theirs in entries(other) if (both := _both(entry, theirs))]
-    what = listed(list(dict.fromkeys(resource for _, both in shared for resource in both)))
-    blind = dict.fromkeys(str(entry["name"]) for entry, _ in shared if entry.get("reinvocationPolicy") != "IfNeeded")
-    if not shared:
-        return
-    if called < name:
-        yield _OTHERS.ok(where, f"it may change {what} before the service does")
-    elif not blind:
-        yield _OTHERS.ok(where, f"it may change {what} after the service, which is then called again")
-    else:
-        yield _OTHERS.warn(
-            where,
-            f"it may change {what} after the service, which is not called again by {listed(list(blind))}",
-            f"give it a name that sorts before {name}, or make sure that it does not change what the service writes",
-        )
 
 
 def _both(own: JsonObject, theirs: JsonObject) -> list[str]:

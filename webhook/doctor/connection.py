@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 from certs.errors import ForeignFileError, PemError
 from certs.material import Bundle, issued_by, moment, span, titled
-from certs.plan import StoredPair, authority_renewal_due, find_authority, find_leaf, leaf_renewal_due
+from certs.plan import authority_renewal_due, find_authority, find_leaf, leaf_renewal_due
 from certs.verify import verify
 from policies.engine import engine
 from policies.engine.facts import NAME_LABEL, StaticFacts
@@ -147,17 +148,25 @@ def trusts(
             entries_by_trust.setdefault(key, []).append(f"{where} {entry.get('name')}")
     chosen, made, wrong = settings.registration, [], []
     uses_system_roots = _is_others(settings) and not (chosen.ca_file or chosen.inject_ca_from)
+    remedy = "write it: cks-admission export webhook-configuration --ca-file ..."
+    if chosen.inject_ca_from:
+        remedy = f"cert-manager's cainjector writes it: see its log, and the Certificate {chosen.inject_ca_from}"
+    elif chosen.writes:
+        remedy = 'the running service writes it; if it does not, look for "not registered" in its log'
     for (name, encoded), names in entries_by_trust.items():
         text = ""
         try:
-            made.append(TrustedBundle(name, _bundle(encoded), tuple(names)))
+            bundle = Bundle.from_pem(base64.b64decode(encoded, validate=True)) if encoded else Bundle()
+            made.append(TrustedBundle(name, bundle, tuple(names)))
         except PemError as error:
             text = f"the caBundle cannot be read: {error}"
+        except binascii.Error as error:
+            text = f"the caBundle cannot be read: it is not base64: {error}"
         if not encoded and not uses_system_roots:
             text = "it has no caBundle, so the API server trusts only its own root CAs"
         if text:
             more = f" (and {count(len(names) - 1, 'more entry', 'more entries')})" if len(names) > 1 else ""
-            wrong.append(_CERTIFICATE.problem(names[0], f"{text}{more}", _bundle_remedy(settings)))
+            wrong.append(_CERTIFICATE.problem(names[0], f"{text}{more}", remedy))
     return made, wrong
 
 
@@ -168,13 +177,39 @@ def check_certificates(
 
     proven: whether the API server is known to reach the service; then an address is only unreachable from here.
     """
+    chains = [(shown.target, shown.chain) for shown in served if not isinstance(shown.chain, Unread)]
     for shown in served:
         if isinstance(shown.chain, Unread):
             yield _unreached(shown.target.where, shown.chain, settings, proven=proven)
         else:
             yield from _shown(shown.target, shown.chain, trusted, settings, now)
-    yield from _mixed(served)
-    yield from _authorities(served, trusted, settings, now)
+
+    # Different CAs may have signed the replicas' certificates.
+    by_issuer: dict[str, list[str]] = {}
+    for target, chain in chains:
+        leaf, key = chain[0], b""
+        with suppress(ExtensionNotFound):  # the identifier distinguishes CAs with the same name
+            key = leaf.extensions.get_extension_for_class(AuthorityKeyIdentifier).value.key_identifier or b""
+        issuer = f"{titled(leaf.issuer)}{f' ({key.hex()[:12]})' if key else ''}"
+        by_issuer.setdefault(issuer, []).append(target.where)
+    if len(by_issuer) > 1:
+        text = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
+        remedy = (
+            "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
+            "let manage make one for all (manage.apart)"
+        )
+        yield _CERTIFICATE.warn(chains[-1][0].name, f"its certificates are signed by different CAs: {text}", remedy)
+
+    # CAs of a caBundle that are in use may expire soon; expired ones are reported for each address.
+    remedy = "the service renews it at two thirds of its lifetime; see its log"
+    for trust in trusted:
+        signing = [ca for ca in trust.bundle if any(issued_by(shown, ca) for _, chain in chains for shown in chain)]
+        # A CA that was renewed with its old key is in the bundle twice: the later one counts.
+        last = max(signing, key=lambda ca: ca.not_valid_after_utc, default=None)
+        left = timedelta() if last is None else last.not_valid_after_utc - now
+        if last is not None and timedelta() < left < min(_AUTHORITY_LEFT, _life(last) / 3):
+            text = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
+            yield _CERTIFICATE.warn(trust.name, text, "replace the CA" if _is_others(settings) else remedy)
 
 
 _LOG: Final = 'if it does not, look for "{}" in its log'
@@ -189,19 +224,41 @@ def check_secrets(
     now: datetime,
 ) -> Iterator[Diagnosis]:
     """Diagnoses of the Secrets with the shared CA and with the certificate that manage makes, if the settings do so."""
-    where = f"Secret {settings.cluster.namespace}"
-    if name := settings.tls.secret:
-        yield from _check_authority(f"{where}/{name}", authority, trusted, now)
-    if settings.manage.apart and (name := settings.manage.secret):
-        yield from _check_leaf(f"{where}/{name}", leaf, now)
+    secrets = [("tls.secret", settings.tls.secret, authority, find_authority)]
+    if settings.manage.apart:
+        secrets.append(("manage.secret", settings.manage.secret, leaf, find_leaf))
+    for key, name, secret, find in secrets:
+        where = f"Secret {settings.cluster.namespace}/{name}"
+        if not name:
+            continue
+        if isinstance(secret, Unread):
+            yield _CERTIFICATE.unread(where, secret)
+            continue
+        if not secret:
+            text = "it does not exist" if secret is None else "it is empty"
+            yield _CERTIFICATE.problem(where, f"{text}, so no replica has a certificate", _WRITES)
+            continue
+        try:
+            stored = find(secret)
+        except ForeignFileError as error:
+            remedy = f"{_WRITES}. If something else uses this Secret, choose another name for {key}"
+            yield _CERTIFICATE.problem(where, str(error), remedy)
+            continue
+        if stored.pair is None:
+            yield _CERTIFICATE.problem(where, stored.problem, _WRITES)
+        elif find is find_leaf:
+            left = f"{moment(stored.pair.not_after)} ({span(stored.pair.not_after - now)} left)"
+            if now > leaf_renewal_due(stored.pair.certificate):
+                yield _CERTIFICATE.warn(where, f"its certificate is overdue for renewal; it ends on {left}", _WRITES)
+            else:
+                yield _CERTIFICATE.ok(where, f"its certificate is valid until {left}")
+        else:
+            yield from _check_authority(where, stored.pair.certificate, trusted, now)
 
 
 def _check_authority(
-    where: str, secret: Read[Mapping[str, bytes] | None], trusted: Sequence[TrustedBundle], now: datetime
+    where: str, authority: Certificate, trusted: Sequence[TrustedBundle], now: datetime
 ) -> Iterator[Diagnosis]:
-    authority = yield from _stored(where, secret, find_authority, "tls.secret")
-    if authority is None:
-        return
     unknown = [trust for trust in trusted if authority not in trust.bundle]
     for trust in unknown:
         remedy = f"manage adds it; {_LOG.format('not registered')}"
@@ -214,61 +271,8 @@ def _check_authority(
         yield _CERTIFICATE.ok(where, f"its CA is in every caBundle and is valid until {end}")
 
 
-def _check_leaf(where: str, secret: Read[Mapping[str, bytes] | None], now: datetime) -> Iterator[Diagnosis]:
-    leaf = yield from _stored(where, secret, find_leaf, "manage.secret")
-    if leaf is None:
-        return
-    end = f"{moment(leaf.not_valid_after_utc)} ({span(leaf.not_valid_after_utc - now)} left)"
-    if now > leaf_renewal_due(leaf):
-        yield _CERTIFICATE.warn(where, f"its certificate is overdue for renewal; it ends on {end}", _WRITES)
-    else:
-        yield _CERTIFICATE.ok(where, f"its certificate is valid until {end}")
-
-
-def _stored(
-    where: str,
-    secret: Read[Mapping[str, bytes] | None],
-    find: Callable[[Mapping[str, bytes]], StoredPair],
-    key: str,
-) -> Generator[Diagnosis, None, Certificate | None]:
-    """The diagnosis of a Secret without a usable certificate. Return the certificate of any other. key: its setting."""
-    if isinstance(secret, Unread):
-        yield _CERTIFICATE.unread(where, secret)
-        return None
-    if not secret:
-        text = "it does not exist" if secret is None else "it is empty"
-        yield _CERTIFICATE.problem(where, f"{text}, so no replica has a certificate", _WRITES)
-        return None
-    try:
-        stored = find(secret)
-    except ForeignFileError as error:
-        remedy = f"{_WRITES}. If something else uses this Secret, choose another name for {key}"
-        yield _CERTIFICATE.problem(where, str(error), remedy)
-        return None
-    if stored.pair is None:
-        yield _CERTIFICATE.problem(where, stored.problem, _WRITES)
-        return None
-    return stored.pair.certificate
-
-
-def _bundle_remedy(settings: Settings) -> str:
-    chosen = settings.registration
-    if chosen.inject_ca_from:
-        return f"cert-manager's cainjector writes it: see its log, and the Certificate {chosen.inject_ca_from}"
-    if chosen.apply or chosen.ca_only:
-        return 'the running service writes it; if it does not, look for "not registered" in its log'
-    return "write it: cks-admission export webhook-configuration --ca-file ..."
-
-
 def _is_others(settings: Settings) -> bool:
     return bool(settings.tls.cert_file) and not (settings.manage.apart and settings.manage.secret)
-
-
-def _bundle(encoded: str) -> Bundle:
-    try:
-        return Bundle.from_pem(base64.b64decode(encoded, validate=True)) if encoded else Bundle()
-    except binascii.Error as error:
-        raise PemError(f"it is not base64: {error}") from None
 
 
 def _unreached(where: str, unread: Unread, settings: Settings, *, proven: bool) -> Diagnosis:
@@ -320,50 +324,8 @@ def _shown(
     yield _CERTIFICATE.ok(target.where, text)
 
 
-def _mixed(served: Iterable[ShownChain]) -> Iterator[Diagnosis]:
-    """A diagnosis if different CAs signed the replicas' certificates."""
-    by_issuer: dict[str, list[str]] = {}
-    name = ""
-    for shown in served:
-        if not isinstance(shown.chain, Unread):
-            name = shown.target.name
-            by_issuer.setdefault(_issuer(shown.chain[0]), []).append(shown.target.where)
-    if len(by_issuer) > 1:
-        text = "; ".join(f"{issuer} for {listed(places)}" for issuer, places in by_issuer.items())
-        remedy = (
-            "this is normal for a moment while a CA is replaced; if it lasts, each replica has a CA of its own: "
-            "let manage make one for all (manage.apart)"
-        )
-        yield _CERTIFICATE.warn(name, f"its certificates are signed by different CAs: {text}", remedy)
-
-
-def _authorities(
-    served: Sequence[ShownChain], trusted: Sequence[TrustedBundle], settings: Settings, now: datetime
-) -> Iterator[Diagnosis]:
-    """CAs of a caBundle that are in use and expire soon; expired ones are reported for each address."""
-    chains = [shown.chain for shown in served if not isinstance(shown.chain, Unread)]
-    remedy = "the service renews it at two thirds of its lifetime; see its log"
-    for trust in trusted:
-        signing = [ca for ca in trust.bundle if any(issued_by(each, ca) for chain in chains for each in chain)]
-        # A CA that was renewed with its old key is in the bundle twice: the later one counts.
-        last = max(signing, key=lambda ca: ca.not_valid_after_utc, default=None)
-        left = timedelta() if last is None else last.not_valid_after_utc - now
-        if last is not None and timedelta() < left < min(_AUTHORITY_LEFT, _life(last) / 3):
-            text = f"{titled(last.subject)} in {trust.source} expires in {span(left)}"
-            yield _CERTIFICATE.warn(trust.name, text, "replace the CA" if _is_others(settings) else remedy)
-
-
 def _life(certificate: Certificate) -> timedelta:
     return certificate.not_valid_after_utc - certificate.not_valid_before_utc
-
-
-def _issuer(leaf: Certificate) -> str:
-    """The issuer of a leaf, including its key identifier, which distinguishes CAs with the same name."""
-    try:
-        key = leaf.extensions.get_extension_for_class(AuthorityKeyIdentifier).value.key_identifier or b""
-    except ExtensionNotFound:
-        key = b""
-    return f"{titled(leaf.issuer)}{f' ({key.hex()[:12]})' if key else ''}"
 
 
 def probe_object(namespace: str) -> JsonObject:
@@ -387,26 +349,35 @@ def is_answered(probe: Read[Probe] | None) -> bool:
     return isinstance(probe, Probe) and f'.{DOMAIN}" denied the request' in probe.message
 
 
-def check_probe(probe: Read[Probe], settings: Settings, *, should_refuse: Read[bool]) -> Diagnosis:
+def check_probe(probe: Read[Probe], settings: Settings, *, should_refuse: Read[bool]) -> Iterator[Diagnosis]:
     """The diagnosis of the answer to the probe. should_refuse: whether it should have been refused."""
     where = "ConfigMap with a reserved label, dry run"
     if isinstance(probe, Unread):
-        return _PROBE.unread(where, probe)
+        yield _PROBE.unread(where, probe)
+        return
     where = f"{where} in namespace {probe.namespace}"
-    if probe.status < 400:
-        return _admitted(where, should_refuse)
-    if is_answered(probe):
-        return _PROBE.ok(where, "the service refused it: the API server calls the service and gets its answer")
-    if SUMMARY in probe.message and (refusal := REFUSAL.search(probe.message)):
-        return _by_policy(where, refusal["policy"], refusal["binding"], settings)
-    if f'.{DOMAIN}"' in probe.message:
+    if probe.status < 400 and isinstance(should_refuse, Unread):
+        text = f"it was admitted, but whether that is correct is unknown: {should_refuse.reason}"
+        yield _PROBE.unknown(where, text, "see the findings about policies and rights")
+    elif probe.status < 400 and should_refuse:
+        remedy = "see the findings about the registration; after a change the API server needs a few seconds"
+        yield _PROBE.problem(where, "it was admitted: the API server did not call the service", remedy)
+    elif probe.status < 400:
+        text = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"
+        yield _PROBE.unknown(where, text, "use an account that is not exempt from the labels rule")
+    elif is_answered(probe):
+        yield _PROBE.ok(where, "the service refused it: the API server calls the service and gets its answer")
+    elif SUMMARY in probe.message and (refusal := REFUSAL.search(probe.message)):
+        yield _by_policy(where, refusal["policy"], refusal["binding"], settings)
+    elif f'.{DOMAIN}"' in probe.message:
         text = f"the API server could not call the service: {probe.message}"
-        return _PROBE.problem(where, text, "see the findings about the address and the certificate")
-    text = f"something else refused it first: {probe.message}"
-    if "configmaps is forbidden" in probe.message:
-        text = "the current account may not create configmaps"
-    remedy = "use an account that may create configmaps there, or choose another Namespace with --probe-namespace"
-    return _PROBE.unknown(where, text, remedy)
+        yield _PROBE.problem(where, text, "see the findings about the address and the certificate")
+    else:
+        text = f"something else refused it first: {probe.message}"
+        if "configmaps is forbidden" in probe.message:
+            text = "the current account may not create configmaps"
+        remedy = "use an account that may create configmaps there, or choose another Namespace with --probe-namespace"
+        yield _PROBE.unknown(where, text, remedy)
 
 
 def is_static(probe: Read[Probe] | None) -> bool:
@@ -427,14 +398,3 @@ def _by_policy(where: str, policy: str, binding: str, settings: Settings) -> Dia
         return _PROBE.warn(where, text, f"write them again: {export}")
     more = "" if is_chosen else "; with labels.enforcedBy: static, the service writes none beside it"
     return _PROBE.ok(where, f"the API server refused it itself, by the policy in its files{more}")
-
-
-def _admitted(where: str, should_refuse: Read[bool]) -> Diagnosis:
-    if isinstance(should_refuse, Unread):
-        text = f"it was admitted, but whether that is correct is unknown: {should_refuse.reason}"
-        return _PROBE.unknown(where, text, "see the findings about policies and rights")
-    if should_refuse:
-        remedy = "see the findings about the registration; after a change the API server needs a few seconds"
-        return _PROBE.problem(where, "it was admitted: the API server did not call the service", remedy)
-    text = "it was admitted, as the settings allow for this user and Namespace, so it proves nothing"
-    return _PROBE.unknown(where, text, "use an account that is not exempt from the labels rule")

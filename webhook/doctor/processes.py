@@ -10,7 +10,6 @@ from typing import Final
 
 from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import listed
-from webhook.cluster.placer.gates import GatedPod
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings
 from webhook.doctor.observation import Check, Diagnosis, PlacerState, Read, Unread, count
@@ -43,26 +42,21 @@ def check_rights(answers: Mapping[Right, Read[bool]], user: str, *, own: bool) -
     missing = [right for right, answer in answers.items() if answer is False]
     for _, rights in groupby(missing, attrgetter("group", "resource", "name", "namespace", "reason")):
         same_object = list(rights)
-        diagnose = _RIGHTS.problem if own and any(right.vital for right in same_object) else _RIGHTS.warn
-        yield diagnose(user, *_missing(same_object, own=own))
+        right, verbs = same_object[0], ", ".join(same.verb for same in same_object)
+        resource = f"{right.resource}.{right.group}" if right.group else right.resource
+        name = f" {right.name}" if right.name else ""
+        where = f" in namespace {right.namespace}" if right.namespace else ""
+        quoted = right.group or '""'
+        names = f", resourceNames: [{right.name}]" if right.name else ""
+        rule = f"{{apiGroups: [{quoted}], resources: [{right.resource}], verbs: [{verbs}]{names}}}"
+        role = f"a Role in namespace {right.namespace}" if right.namespace else "a ClusterRole"
+        account = "" if own else "; or check the service's own account with --as-service-account NAMESPACE/NAME"
+        diagnose = _RIGHTS.problem if own and any(same.vital for same in same_object) else _RIGHTS.warn
+        text = f"it may not {verbs} {resource}{name}{where}: {right.reason}"
+        yield diagnose(user, text, f"grant it with {role}: {rule}{account}")
     if unread is None and not missing:
         hint = "" if own else "; to check the service's own account, use --as-service-account NAMESPACE/NAME"
         yield _RIGHTS.ok(user, f"it has the {count(len(answers), 'right')} that the service needs{hint}")
-
-
-def _missing(rights: Sequence[Right], *, own: bool) -> tuple[str, str]:
-    """What is missing, such as `get secrets ca in namespace cloud`, and what grants it. rights: of one object."""
-    right = rights[0]
-    verbs = ", ".join(same.verb for same in rights)
-    resource = f"{right.resource}.{right.group}" if right.group else right.resource
-    name = f" {right.name}" if right.name else ""
-    where = f" in namespace {right.namespace}" if right.namespace else ""
-    quoted = right.group or '""'
-    names = f", resourceNames: [{right.name}]" if right.name else ""
-    rule = f"{{apiGroups: [{quoted}], resources: [{right.resource}], verbs: [{verbs}]{names}}}"
-    role = f"a Role in namespace {right.namespace}" if right.namespace else "a ClusterRole"
-    account = "" if own else "; or check the service's own account with --as-service-account NAMESPACE/NAME"
-    return f"it may not {verbs} {resource}{name}{where}: {right.reason}", f"grant it with {role}: {rule}{account}"
 
 
 def selector(service: Read[JsonObject | None], settings: Settings) -> str:
@@ -86,7 +80,16 @@ def check_replicas(
     if isinstance(deployments, Unread):
         yield _REPLICAS.unread(where, deployments)
     else:
-        yield from map(_deployment, deployments)
+        for deployment in deployments:
+            desired = mapping(deployment, "spec").get("replicas", 1)
+            ready = mapping(deployment, "status").get("readyReplicas", 0)
+            title = f"Deployment {mapping(deployment, 'metadata').get('name')}"
+            text = f"{ready} of {count(desired, 'replica')} ready"
+            if ready >= desired > 0:
+                yield _REPLICAS.ok(title, text)
+            else:
+                diagnose = _REPLICAS.warn if ready else _REPLICAS.problem
+                yield diagnose(title, text, "see kubectl get pods; /readyz and the log of each Pod say why")
         if not deployments and not settings.registration.url:
             remedy = f"check where the service runs: cluster.namespace is {namespace}"
             yield _REPLICAS.warn(where, "none has the labels of the service", remedy)
@@ -134,17 +137,6 @@ def check_lease(
         yield _REPLICAS.ok(where, f"{holder} holds and renews it")
 
 
-def _deployment(deployment: JsonObject) -> Diagnosis:
-    where = f"Deployment {mapping(deployment, 'metadata').get('name')}"
-    desired = mapping(deployment, "spec").get("replicas", 1)
-    ready = mapping(deployment, "status").get("readyReplicas", 0)
-    text = f"{ready} of {count(desired, 'replica')} ready"
-    if ready >= desired > 0:
-        return _REPLICAS.ok(where, text)
-    diagnose = _REPLICAS.warn if ready else _REPLICAS.problem
-    return diagnose(where, text, "see kubectl get pods; /readyz and the log of each Pod say why")
-
-
 def _is_held_by(holder: str, pod: JsonObject) -> bool:
     """Whether a Pod is the holder. Its process adds a suffix to its name."""
     name = str(mapping(pod, "metadata").get("name"))
@@ -168,41 +160,40 @@ def check_placer(settings: Settings, state: PlacerState | None, now: datetime) -
         yield _PLACER.problem(where, found, remedy)
     else:
         yield _PLACER.ok(where, "a placer holds and renews it")
-    yield _gated(state.gated, settings.topology.patience_seconds, now)
-    if settings.place.apart:
-        yield from _fence(settings.place.lease, state.fence)
+    where, patience = "Pods behind the gate", settings.topology.patience_seconds
+    if isinstance(state.gated, Unread):
+        yield _PLACER.unread(where, state.gated)
+    else:
+        late = [
+            pod for pod in state.gated if pod.created is not None and (now - pod.created).total_seconds() > patience
+        ]
+        limit = f"{patience:g} s (topology.patienceSeconds)"
+        if late:
+            named = listed([f"{pod.namespace}/{pod.name}" for pod in late])
+            text = f"{len(late)} of {count(len(state.gated), 'Pod')} older than {limit}: {named}"
+            queue = "`cks-admission topology queue --kubeconfig FILE` shows what their gangs wait for, and behind whom"
+            yield _PLACER.warn(where, text, queue)
+        else:
+            yield _PLACER.ok(where, f"{count(len(state.gated), 'Pod')}, none older than {limit}")
 
-
-def _gated(gated: Read[Sequence[GatedPod]], patience: float, now: datetime) -> Diagnosis:
-    where = "Pods behind the gate"
-    if isinstance(gated, Unread):
-        return _PLACER.unread(where, gated)
-    late = [pod for pod in gated if pod.created is not None and (now - pod.created).total_seconds() > patience]
-    limit = f"{patience:g} s (topology.patienceSeconds)"
-    if not late:
-        return _PLACER.ok(where, f"{count(len(gated), 'Pod')}, none older than {limit}")
-    named = listed([f"{pod.namespace}/{pod.name}" for pod in late])
-    text = f"{len(late)} of {count(len(gated), 'Pod')} older than {limit}: {named}"
-    queue = "`cks-admission topology queue --kubeconfig FILE` shows what their gangs wait for, and behind whom"
-    return _PLACER.warn(where, text, queue)
-
-
-def _fence(name: str, objects: Mapping[str, Read[JsonObject | None]]) -> Iterator[Diagnosis]:
-    """Diagnoses of the policy that limits what the placer's account may change, and of its binding."""
+    # The policy that limits what the placer's account may change, and its binding.
     remedy = (
         "install the chart again; without it, whoever has the token of the placer's account may change Pods at will"
     )
-    for kind, found in objects.items():
-        where = f"{kind} {name}"
-        if isinstance(found, Unread):
-            yield _PLACER.unread(where, found)
-        elif flaw := "it does not exist" if found is None else _flaw(kind, name, mapping(found, "spec")):
+    for kind, object_ in state.fence.items() if settings.place.apart else ():
+        where = f"{kind} {settings.place.lease}"
+        if isinstance(object_, Unread):
+            yield _PLACER.unread(where, object_)
+        elif flaw := _flaw(kind, settings.place.lease, object_):
             yield _PLACER.problem(where, flaw, remedy)
         else:
             yield _PLACER.ok(where, "it is there")
 
 
-def _flaw(kind: str, name: str, spec: JsonObject) -> str:
+def _flaw(kind: str, name: str, fence: JsonObject | None) -> str:
+    spec = mapping(fence, "spec")
+    if fence is None:
+        return "it does not exist"
     if kind == POLICY:
         return "" if spec.get("failurePolicy", "Fail") == "Fail" else "its failurePolicy is not Fail"
     if spec.get("policyName") != name:

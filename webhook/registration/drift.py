@@ -32,7 +32,7 @@ class Writer(NamedTuple):
     time: str
 
 
-class Correction(Struct, frozen=True):
+class Correction(NamedTuple):
     """What to do about an observed configuration.
 
     configuration: what to apply; None for nothing. differences: the reasons, a line each; empty if there is nothing to
@@ -44,13 +44,16 @@ class Correction(Struct, frozen=True):
 
 
 class Managed(Struct, frozen=True):
-    """A configuration that the service writes; None if there should be none. kept: what clouds may add to it."""
+    """A configuration, policy or binding that the service writes; None if there should be none.
+
+    kept: what clouds may add to a configuration. Nobody adds to the spec of a policy.
+    """
 
     configuration: JsonObject | None
     kept: tuple[KeptRequirement, ...] = ()
 
     def correction(self, observed: JsonObject | None) -> Correction:
-        """The whole configuration is applied. An observed one that should not exist is a difference."""
+        """The whole object is applied. An observed one that should not exist is a difference."""
         if self.configuration is None:
             return Correction(None, [] if observed is None else ["no rule needs it"])
         if observed is None:
@@ -59,30 +62,10 @@ class Managed(Struct, frozen=True):
         return Correction(_same_object(desired, observed), difference(desired, observed))
 
     def replacement(self, observed: JsonObject) -> JsonObject | None:
-        """The observed object, with the service's entries exactly as desired."""
+        """The observed object, with what belongs to the service exactly as desired."""
         if self.configuration is None:
             return None
         return restored(kept(injected(self.configuration, observed), observed, self.kept), observed)
-
-
-class WholeSpec(Struct, frozen=True):
-    """A policy or a binding that the service writes; None if there should be none. Nobody else adds to its spec."""
-
-    configuration: JsonObject | None
-
-    def correction(self, observed: JsonObject | None) -> Correction:
-        """The whole object is applied. An observed one that should not exist is a difference."""
-        if self.configuration is None or observed is None:
-            return Managed(self.configuration).correction(observed)
-        desired, there = self.configuration["spec"], observed.get("spec") or {}
-        fields = [key for key in sorted({*desired, *there}) if (desired.get(key) or None) != (there.get(key) or None)]
-        differences = [*_metadata_difference(self.configuration, observed), *(f"spec.{key}" for key in fields)]
-        return Correction(_same_object(self.configuration, observed), differences)
-
-    def replacement(self, observed: JsonObject) -> JsonObject | None:
-        """The observed object with the spec as desired."""
-        wanted = self.configuration
-        return wanted and {**observed, "metadata": _restored_metadata(wanted, observed), "spec": wanted["spec"]}
 
 
 class BundleOnly(Struct, frozen=True):
@@ -110,15 +93,29 @@ class BundleOnly(Struct, frozen=True):
         return None
 
 
-WriteTarget = Managed | WholeSpec | BundleOnly
+WriteTarget = Managed | BundleOnly
 """The target of a configuration."""
 
 
-def kept(desired: JsonObject, observed: JsonObject, allowed: Iterable[KeptRequirement]) -> JsonObject:
+def kept(desired: JsonObject, observed: JsonObject, allowed: Sequence[KeptRequirement]) -> JsonObject:
     """The desired configuration, with the allowed requirements that a cloud added to each entry's namespaceSelector."""
-    observed_entries, allowed = {entry["name"]: entry for entry in _entries(observed)}, tuple(allowed)
-    webhooks = [_with_kept(entry, observed_entries.get(entry["name"], {}), allowed) for entry in _entries(desired)]
-    return {**desired, "webhooks": webhooks}
+    there, webhooks = {entry["name"]: entry for entry in _entries(observed)}, []
+    for entry in _entries(desired):
+        own = _requirements(entry.get("namespaceSelector"))
+        known = {_normal(requirement) for requirement in own}
+        added = {
+            _normal(requirement): requirement
+            for requirement in _requirements(there.get(entry["name"], {}).get("namespaceSelector"))
+            if _may_stay(requirement, allowed) and _normal(requirement) not in known
+        }
+        selector = {**entry.get("namespaceSelector", {}), "matchExpressions": [*own, *added.values()]}
+        webhooks.append({**entry, "namespaceSelector": selector} if added else entry)
+    return _with_entries(desired, webhooks)
+
+
+def _with_entries(desired: JsonObject, webhooks: Sequence[JsonObject]) -> JsonObject:
+    """The object with these entries, if it is one that has entries and not a spec."""
+    return {**desired, "webhooks": webhooks} if "webhooks" in desired else desired
 
 
 def injected(desired: JsonObject, observed: JsonObject) -> JsonObject:
@@ -144,34 +141,41 @@ def with_bundles(desired: JsonObject, observed: JsonObject, other: str | None = 
         bundle = bundles.get(entry["name"]) or other
         client = {**entry["clientConfig"], "caBundle": bundle} if bundle else entry["clientConfig"]
         webhooks.append({**entry, "clientConfig": client})
-    return {**desired, "webhooks": webhooks}
+    return _with_entries(desired, webhooks)
 
 
 def difference(desired: JsonObject, observed: JsonObject) -> list[str]:
     """The differences, a line each, for people. What others may add is not a difference."""
-    differences = _metadata_difference(desired, observed)
-    there = {entry["name"]: entry for entry in _entries(observed)}
-    for entry in _entries(desired):
-        name = entry["name"]
-        other = there.pop(name, None)
-        differences += [f"{name}: missing"] if other is None else _entry_difference(entry, other)
-    return [*differences, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
-
-
-def _metadata_difference(desired: JsonObject, observed: JsonObject) -> list[str]:
-    metadata = observed["metadata"]
+    metadata, wanted = observed["metadata"], desired["metadata"]
     differences = [
         f"{place[:-1]} {key}"
         for place in ("labels", "annotations")
-        for key, value in (desired["metadata"].get(place) or {}).items()
+        for key, value in (wanted.get(place) or {}).items()
         if (metadata.get(place) or {}).get(key) != value
     ]
     owners = {owner["uid"] for owner in metadata.get("ownerReferences") or ()}
-    return differences + [
-        f"owner {owner['kind']} {owner['name']}"
-        for owner in desired["metadata"].get("ownerReferences", ())
-        if owner["uid"] not in owners
-    ]
+    missing = (owner for owner in wanted.get("ownerReferences", ()) if owner["uid"] not in owners)
+    differences += [f"owner {owner['kind']} {owner['name']}" for owner in missing]
+    if "spec" in desired:
+        spec, other_spec = desired["spec"], observed.get("spec") or {}
+        fields = (
+            field
+            for field in sorted({*spec, *other_spec})
+            if (spec.get(field) or None) != (other_spec.get(field) or None)
+        )
+        return differences + [f"spec.{field}" for field in fields]
+    there = {entry["name"]: entry for entry in _entries(observed)}
+    for entry in _entries(desired):
+        other = there.pop(entry["name"], None)
+        if other is None:
+            differences.append(f"{entry['name']}: missing")
+            continue
+        # Only the fields that the service writes: newer ones are unknown here.
+        for field, value in entry.items():
+            here, elsewhere = (_comparable(field, side) for side in (value, other.get(field)))
+            if here != elsewhere:
+                differences.append(f"{entry['name']}: {_described(field, here, elsewhere)}")
+    return [*differences, *(f"{entry['name']}: not wanted" for entry in there.values() if is_own(entry))]
 
 
 def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
@@ -179,14 +183,6 @@ def restored(desired: JsonObject, observed: JsonObject) -> JsonObject:
 
     Fields of an entry that this release does not know stay, because the API server may have set a default.
     """
-    there = {entry["name"]: entry for entry in _entries(observed)}
-    own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(desired)]
-    head = {"apiVersion": desired["apiVersion"], "kind": desired["kind"]}
-    metadata = _restored_metadata(desired, observed)
-    return {**observed, **head, "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
-
-
-def _restored_metadata(desired: JsonObject, observed: JsonObject) -> JsonObject:
     metadata = dict(observed["metadata"])
     for place in ("labels", "annotations"):
         if added := desired["metadata"].get(place):
@@ -194,7 +190,12 @@ def _restored_metadata(desired: JsonObject, observed: JsonObject) -> JsonObject:
     if owners := desired["metadata"].get("ownerReferences"):
         others = [owner for owner in metadata.get("ownerReferences") or () if owner["uid"] != owners[0]["uid"]]
         metadata["ownerReferences"] = [*others, *owners]
-    return metadata
+    if "spec" in desired:
+        return {**observed, "metadata": metadata, "spec": desired["spec"]}
+    there = {entry["name"]: entry for entry in _entries(observed)}
+    own = [{**there.get(entry["name"], {}), **entry} for entry in _entries(desired)]
+    head = {"apiVersion": desired["apiVersion"], "kind": desired["kind"]}
+    return {**observed, **head, "metadata": metadata, "webhooks": [*own, *foreign(observed)]}
 
 
 def foreign(observed: JsonObject) -> list[JsonObject]:
@@ -219,20 +220,6 @@ def changed_by(observed: JsonObject) -> Writer:
     return max(later, key=lambda writer: writer.time, default=Writer("", ""))
 
 
-def _with_kept(entry: JsonObject, other: JsonObject, allowed: Sequence[KeptRequirement]) -> JsonObject:
-    own = _requirements(entry.get("namespaceSelector"))
-    known = {_normal(requirement) for requirement in own}
-    added = {
-        _normal(requirement): requirement
-        for requirement in _requirements(other.get("namespaceSelector"))
-        if _may_stay(requirement, allowed) and _normal(requirement) not in known
-    }
-    if not added:
-        return entry
-    selector = {**entry.get("namespaceSelector", {}), "matchExpressions": [*own, *added.values()]}
-    return {**entry, "namespaceSelector": selector}
-
-
 def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bool:
     key, operator = requirement["key"], requirement["operator"]
     if operator == "DoesNotExist":
@@ -242,16 +229,6 @@ def _may_stay(requirement: JsonObject, allowed: Iterable[KeptRequirement]) -> bo
         line.key == key and all(name.matches_glob(value, line.values) for value in requirement["values"])
         for line in allowed
     )
-
-
-def _entry_difference(desired: JsonObject, observed: JsonObject) -> list[str]:
-    """The differing fields of an entry, among those that the service writes. Newer fields are unknown here."""
-    differences = []
-    for field, value in desired.items():
-        here, there = (_comparable(field, side) for side in (value, observed.get(field)))
-        if here != there:
-            differences.append(f"{desired['name']}: {_said(field, here, there)}")
-    return differences
 
 
 def _comparable(field: str, value: Any) -> Any:
@@ -264,7 +241,7 @@ def _comparable(field: str, value: Any) -> Any:
     return value
 
 
-def _said(field: str, desired: Any, observed: Any) -> str:
+def _described(field: str, desired: Any, observed: Any) -> str:
     """A description of the difference between two comparable values: the values if short, the keys of maps."""
     if isinstance(desired, dict) and isinstance(observed, dict):
         differing = sorted(key for key in desired.keys() | observed.keys() if desired.get(key) != observed.get(key))

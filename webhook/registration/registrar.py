@@ -43,7 +43,6 @@ from webhook.registration.drift import (
     BundleOnly,
     Correction,
     Managed,
-    WholeSpec,
     WriteTarget,
     changed_by,
     foreign,
@@ -434,7 +433,7 @@ class Registrar:
             configurations = {kind: owned(each, self._owner) for kind, each in configurations.items()}
         return {
             **{kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()},
-            **{kind: WholeSpec(configurations.get(kind)) for kind in POLICY_KINDS if self._webhooks.state.synced},
+            **{kind: Managed(configurations.get(kind)) for kind in POLICY_KINDS if self._webhooks.state.synced},
         }
 
     def _pending(self, targets: Mapping[str, WriteTarget]) -> dict[str, WriteTarget]:

@@ -69,7 +69,7 @@ def lines(findings: Case) -> list[str]:
 
 
 def _probe(status: int, message: str = "", *, should: Any = True, **more: Any) -> Case:
-    return [connection.check_probe(Probe("default", status, message), settings(**more), should_refuse=should)]
+    return connection.check_probe(Probe("default", status, message), settings(**more), should_refuse=should)
 
 
 _DENIED = 'the API server refused it (403: admission webhook "{}" denied the request: no)'
@@ -89,8 +89,8 @@ _PROBES: dict[str, Case] = {
     "nobody knows": _probe(201, should=Unread("the settings are wrong")),
     "no right": _probe(403, "the API server refused it (403: configmaps is forbidden)"),
     "another webhook": _probe(403, _DENIED.format("guard.example.org")),
-    "not sent": [connection.check_probe(FORBIDDEN, Settings(), should_refuse=True)],
-    "no answer": [connection.check_probe(Unread("no answer within 7 s"), Settings(), should_refuse=True)],
+    "not sent": connection.check_probe(FORBIDDEN, Settings(), should_refuse=True),
+    "no answer": connection.check_probe(Unread("no answer within 7 s"), Settings(), should_refuse=True),
 }
 
 # The Service is there, has the port that is dialled, and somebody is ready behind it; by a URL there is none.

@@ -150,10 +150,10 @@ def check_outage(
 
     components: workloads of Nodes and of the cluster, whose Pods have to start.
     """
-    closed = outage.ClosedEntries(entry for configuration in own.values() for entry in entries(configuration))
+    refusing = outage.refusal(entry for configuration in own.values() for entry in entries(configuration))
     blocked: dict[str, list[str]] = {}
     for write in outage.essential_writes(safety):
-        if entry := closed.refusing(write, {}):
+        if entry := refusing(write, {}):
             name = ".".join(part for part in (write.resource.resource, write.resource.group) if part)
             blocked.setdefault(entry, []).append(f"{name}/{write.sub_resource}" if write.sub_resource else name)
     for entry, names in blocked.items():
@@ -165,7 +165,7 @@ def check_outage(
     known = {} if isinstance(namespaces, Unread) else namespaces
     refused: dict[tuple[str, str], list[str]] = {}
     for one in components:
-        if entry := closed.refusing(one.pod, known.get(one.namespace, {NAME_LABEL: one.namespace})):
+        if entry := refusing(one.pod, known.get(one.namespace, {NAME_LABEL: one.namespace})):
             refused.setdefault((one.namespace, entry), []).append(f"{one.kind} {one.name}")
     for (namespace, entry), names in refused.items():
         text = f"while no replica answers, {entry} refuses Pods of {listed(names)}"

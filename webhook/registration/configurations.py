@@ -11,24 +11,29 @@ A group that fails closed is registered in parts with the same path, so that no 
 - the `system-` part fails open, in essential Namespaces. Its selector spares the API server a condition;
 - the `essential-` part fails open, outside of essential Namespaces, for what is essential. It covers only what the
   group matches of that, so most groups have none, and no condition either.
+
+While replicas of several versions run, an entry that fails closed needs replicas that know its path: another replica
+answers 503, and the write is refused.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from hashlib import sha256
 from itertools import chain
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.celtext import texts
 from policies.engine.facts import NAME_LABEL
-from policies.engine.match import LabelSelector, Operator, ResourceRule, SelectorRequirement, common
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement, common
 from policies.engine.request import JsonObject
 from policies.engine.rule import FailurePolicy, Hook, HookCondition, Phase, Rule, RuleSet, Scope
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
@@ -73,12 +78,18 @@ def parts(entry: Entry, safety: Safety) -> Iterator[Entry]:
         yield replace(entry, is_essential=bool(essential))
         return
     writes = list(dict.fromkeys(write for write, _ in essential))
-    others = _requirements("NotIn", safety.namespaces, entry)
+    # None without a selector, or where no Namespace is essential.
+    names = safety.namespaces if entry.requirements else ()
+    others = (SelectorRequirement(NAME_LABEL, "NotIn", names),) if names else ()
     condition = (is_not_essential(writes, safety.users),) if writes else ()
     yield replace(entry, requirements=(*entry.requirements, *others), conditions=(*entry.conditions, *condition))
     opened = replace(entry, failure_policy="Ignore", is_essential=True)
-    if (system := _in_namespaces(entry)) and others:
-        selected = (*entry.requirements, *_requirements("In", safety.namespaces, entry))
+    # Of what it matches, Namespaces and the objects in them: a selector does not choose other objects.
+    objects: Resources = tuple((rule, "Namespaced") for rule, scope in entry.resources if scope != "Cluster")
+    themselves = (rule.intersection(_NAMESPACES) for rule, scope in entry.resources if scope != "Namespaced")
+    system = (*objects, *dict.fromkeys((rule, _CLUSTER) for rule in themselves if rule is not None))
+    if system and names:
+        selected = (*entry.requirements, SelectorRequirement(NAME_LABEL, "In", names))
         yield replace(opened, name=f"system-{entry.name}", resources=system, requirements=selected)
     scope = entry.resources[0][1]
     if seen := dict.fromkeys((rule, scope) for write, rule in essential if write.seen):
@@ -89,20 +100,6 @@ def parts(entry: Entry, safety: Safety) -> Iterator[Entry]:
             requirements=(*entry.requirements, *others),
             conditions=(*entry.conditions, is_essential(writes, safety.users)),
         )
-
-
-def _requirements(operator: Operator, namespaces: tuple[str, ...], entry: Entry) -> tuple[SelectorRequirement, ...]:
-    """The requirement about essential Namespaces; none if there are none, or the entry has no selector."""
-    if not (namespaces and entry.requirements):
-        return ()
-    return (SelectorRequirement(NAME_LABEL, operator, namespaces),)
-
-
-def _in_namespaces(entry: Entry) -> Resources:
-    """What an entry matches of Namespaces and of the objects in them: a selector does not choose other objects."""
-    objects: Resources = tuple((rule, "Namespaced") for rule, scope in entry.resources if scope != "Cluster")
-    themselves = (rule.intersection(_NAMESPACES) for rule, scope in entry.resources if scope != "Namespaced")
-    return (*objects, *dict.fromkeys((rule, _CLUSTER) for rule in themselves if rule is not None))
 
 
 DOMAIN = "cks-admission.dev"
@@ -126,32 +123,24 @@ STATIC = ".static.k8s.io"
 """How the names of policies in files of kube-apiserver end, and no others: Kubernetes 1.37, KEP-5793."""
 
 
-class Owner(Struct, frozen=True):
-    """The ClusterRole that owns the configurations, so that its deletion deletes them."""
+def owner_reference(name: str, uid: str) -> JsonObject:
+    """The reference to the ClusterRole that owns the configurations, so that its deletion deletes them.
 
-    name: str
-    uid: str
-
-    def to_json(self) -> JsonObject:
-        """The ownerReference. Without blockOwnerDeletion it needs no right to the owner's finalizers."""
-        return {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "name": self.name,
-            "uid": self.uid,
-            "controller": False,
-            "blockOwnerDeletion": False,
-        }
+    Without blockOwnerDeletion it needs no right to the owner's finalizers.
+    """
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "name": name,
+        "uid": uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
 
 
 def is_own(entry: JsonObject) -> bool:
     """Whether an entry of a configuration belongs to the service, by its name."""
     return str(entry["name"]).endswith(f".{DOMAIN}")
-
-
-def owned(configuration: JsonObject, owner: Owner) -> JsonObject:
-    """The same configuration with an owner, whose deletion deletes it."""
-    return {**configuration, "metadata": {**configuration["metadata"], "ownerReferences": [owner.to_json()]}}
 
 
 def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[JsonObject]:
@@ -165,9 +154,14 @@ def registered(settings: Settings, ca_bundle: bytes, ruleset: RuleSet) -> list[J
         metadata["annotations"] = {INJECT_CA_FROM: chosen.inject_ca_from}
     made = []
     for phase, kind in KINDS.items():
-        entries = (_entry(hooks, settings.cluster.namespace) for hooks in _grouped(ruleset, phase))
+        groups: dict[tuple[str, Scope], list[tuple[Hook, Rule]]] = {}
+        for rule in ruleset.rules:
+            for hook in rule.hooks:
+                if hook.phase == phase:
+                    groups.setdefault((hook.group, hook.scope), []).append((hook, rule))
+        entries = (_entry(hooks, settings.cluster.namespace) for hooks in groups.values())
         webhooks = [
-            _webhook(phase, one, settings, ca_bundle) for entry in entries for one in parts(entry, ruleset.safety)
+            _webhook(phase, part, settings, ca_bundle) for entry in entries for part in parts(entry, ruleset.safety)
         ]
         if webhooks:
             made.append({"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "webhooks": webhooks})
@@ -224,16 +218,6 @@ def _is_guard(entry: JsonObject) -> bool:
     return entry["name"] in (f"{LABELS}.{DOMAIN}", f"cluster-{LABELS}.{DOMAIN}")
 
 
-def _grouped(ruleset: RuleSet, phase: Phase) -> Iterable[Sequence[tuple[Hook, Rule]]]:
-    """The hooks of a phase by group and scope, each with its rule."""
-    entries: dict[tuple[str, Scope], list[tuple[Hook, Rule]]] = {}
-    for rule in ruleset.rules:
-        for hook in rule.hooks:
-            if hook.phase == phase:
-                entries.setdefault((hook.group, hook.scope), []).append((hook, rule))
-    return entries.values()
-
-
 def _entry(pairs: Sequence[tuple[Hook, Rule]], own_namespace: str) -> Entry:
     hooks = [hook for hook, _ in pairs]
     phase, group, scope = hooks[0].phase, hooks[0].group, hooks[0].scope
@@ -258,16 +242,26 @@ def _entry(pairs: Sequence[tuple[Hook, Rule]], own_namespace: str) -> Entry:
 
 def _webhook(phase: Phase, entry: Entry, settings: Settings, ca_bundle: bytes) -> JsonObject:
     chosen = settings.registration
+    namespace, port = settings.cluster.namespace, chosen.service_port
+    service = {"name": chosen.service, "namespace": namespace, "path": entry.path, "port": port}
+    client: dict[str, Any] = {"url": chosen.url.rstrip("/") + entry.path} if chosen.url else {"service": service}
+    if ca_bundle:
+        client["caBundle"] = base64.b64encode(ca_bundle).decode("ascii")
     waits = chosen.timeout_seconds
     if entry.failure_policy == "Ignore":
         waits = min(waits, chosen.open_timeout_seconds)
     requirements = [requirement.to_json() for requirement in entry.requirements]
+    # One condition instead of several, since the API server evaluates every one, even after one that is false. `&&`
+    # ends at the first that is false, so the cheapest comes first.
+    conditions = entry.conditions
+    if len(conditions) > 1:
+        conditions = (HookCondition(CONCERNED, _all(conditions)),)
     webhook: dict[str, Any] = {
         "name": f"{entry.name}.{DOMAIN}",
         "admissionReviewVersions": ["v1"],
-        "clientConfig": _client(settings, ca_bundle, entry.path),
+        "clientConfig": client,
         "failurePolicy": entry.failure_policy,
-        "matchConditions": _joined(entry.conditions),
+        "matchConditions": [{"name": joined.name, "expression": joined.expression} for joined in conditions],
         "matchPolicy": "Exact" if entry.exact else "Equivalent",
         "namespaceSelector": {"matchExpressions": requirements} if requirements else {},
         "objectSelector": {},
@@ -279,17 +273,6 @@ def _webhook(phase: Phase, entry: Entry, settings: Settings, ca_bundle: bytes) -
         # A later change by another webhook, such as a GPU container, may change the answer. The rules are idempotent.
         webhook["reinvocationPolicy"] = "IfNeeded" if entry.reinvoked else "Never"
     return webhook
-
-
-def _client(settings: Settings, ca_bundle: bytes, path: str) -> JsonObject:
-    """How the API server reaches a path of the service: by a URL or a Service."""
-    chosen = settings.registration
-    bundle = {"caBundle": base64.b64encode(ca_bundle).decode("ascii")} if ca_bundle else {}
-    if chosen.url:
-        return {"url": chosen.url.rstrip("/") + path, **bundle}
-    namespace = settings.cluster.namespace
-    service = {"name": chosen.service, "namespace": namespace, "path": path, "port": chosen.service_port}
-    return {"service": service, **bundle}
 
 
 def _conditions(hooks: Sequence[Hook]) -> tuple[HookCondition, ...]:
@@ -321,17 +304,68 @@ def _names(rules: Iterable[ResourceRule]) -> frozenset[str]:
     return frozenset("*" if "*" in pair else "/".join(pair) for pair in pairs)
 
 
-def _joined(conditions: tuple[HookCondition, ...]) -> list[JsonObject]:
-    """One condition instead of several, since the API server evaluates every one, even after one that is false.
-
-    `&&` ends at the first that is false, so the cheapest condition comes first.
-    """
-    if not conditions:
-        return []
-    joined = conditions[0] if len(conditions) == 1 else HookCondition(CONCERNED, _all(conditions))
-    return [{"name": joined.name, "expression": joined.expression}]
-
-
 def _all(conditions: Iterable[HookCondition]) -> str:
     """The conjunction, each condition under its name as a comment."""
     return "(" + " &&\n".join(f"// {condition.name}\n({condition.expression})" for condition in conditions) + ")"
+
+
+_OWN_PATH = re.compile(r"/(?:mutate|validate)(?:/[^/]+)*\Z")
+
+
+class Announcement(Struct, frozen=True):
+    """What a replica's Pod says. ready: whether calls reach it. paths: those that it answers; None until it said so."""
+
+    name: str
+    ready: bool
+    paths: frozenset[str] | None
+
+
+def path_of(entry: JsonObject) -> str:
+    """The path that the API server calls for an entry, without that of a base URL."""
+    client: Any = entry["clientConfig"]
+    service = client.get("service")
+    path = str(service.get("path") or "/") if service else urlsplit(str(client.get("url", ""))).path
+    match = _OWN_PATH.search(path)
+    return match[0] if match else path
+
+
+def closed_paths(configurations: Iterable[JsonObject]) -> list[str]:
+    """The paths of the service's entries that fail closed."""
+    entries = (entry for configuration in configurations for entry in configuration.get("webhooks") or ())
+    closed = (entry for entry in entries if is_own(entry) and entry.get("failurePolicy", "Fail") == "Fail")
+    return list(dict.fromkeys(map(path_of, closed)))
+
+
+def announced(
+    desired: Mapping[str, JsonObject], observed: Mapping[str, JsonObject], replicas: Sequence[Announcement]
+) -> tuple[dict[str, JsonObject], list[str]]:
+    """The desired configurations without what replicas do not know yet, and a text for each entry that is left out.
+
+    desired, observed: by kind. An entry that fails closed is left out while any replica is known not to answer its
+    path, ready or not, because it will be ready soon or still has connections. The other parts of its group are left
+    out with it. One that is not registered yet also waits until every ready replica has said what it answers, and there
+    is one. A replica that does not answer, as in a partition of the network, takes away nothing that is registered.
+    """
+    present = {(kind, path) for kind, configuration in observed.items() for path in closed_paths([configuration])}
+    remaining, withheld = {}, []
+    for kind, configuration in desired.items():
+        closed = [entry for entry in configuration["webhooks"] if entry["failurePolicy"] == "Fail"]
+        obstacles: dict[str, list[str]] = {}
+        for entry in closed:
+            path = path_of(entry)
+            names = [replica.name for replica in replicas if replica.paths is not None and path not in replica.paths]
+            if not names and (kind, path) not in present:
+                ready = [replica for replica in replicas if replica.ready]
+                names = (
+                    [replica.name for replica in ready if replica.paths is None] if ready else ["no replica is ready"]
+                )
+            if names:
+                obstacles[path] = names
+                withheld.append(
+                    f"{entry['name']} fails closed at {path}, and is not registered before all replicas answer there: "
+                    f"{', '.join(names)}"
+                )
+        webhooks = [entry for entry in configuration["webhooks"] if path_of(entry) not in obstacles]
+        if webhooks:
+            remaining[kind] = {**configuration, "webhooks": webhooks}
+    return remaining, withheld

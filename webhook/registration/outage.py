@@ -5,14 +5,15 @@ It judges webhook configurations as the API server has them, whoever wrote them:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
 from policies.cel.environment import STORED
 from policies.cel.kubernetes import admission
-from policies.cel.program import Program, compile_expression
+from policies.cel.program import compile_expression
 from policies.cel.syntax.source import CompileError
 from policies.engine.facts import StaticFacts
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement, selects
@@ -36,18 +37,40 @@ _USERS: Mapping[Writers, UserInfo] = {
 _EXAMPLE = ("apps", "deployments")
 
 
-class ClosedEntries:
-    """The entries that fail closed, as the API server understands them."""
+def refusal(entries: Iterable[JsonObject]) -> Callable[[AdmissionRequest, Mapping[str, str]], str]:
+    """The name of the first entry that fails closed and is asked about a request; empty if there is none.
 
-    def __init__(self, entries: Iterable[JsonObject]) -> None:
-        self._entries = [_ClosedEntry(entry) for entry in entries if entry.get("failurePolicy", "Fail") == "Fail"]
+    Its second argument are the labels of the request's Namespace. A condition that fails, or that this version cannot
+    compile, counts as true.
+    """
+    closed = []
+    for entry in entries:
+        if entry.get("failurePolicy", "Fail") != "Fail":
+            continue
+        conditions = []
+        for condition in entry.get("matchConditions") or ():
+            with suppress(CompileError):
+                expression = str(condition.get("expression", ""))
+                conditions.append(compile_expression(expression, admission(dialect=STORED)))
+        selectors = selector(entry.get("namespaceSelector")), selector(entry.get("objectSelector"))
+        closed.append((str(entry.get("name")), resource_rules(entry), *selectors, conditions))
 
-    def refusing(self, request: AdmissionRequest, labels: Mapping[str, str]) -> str:
-        """The name of the first entry that is asked about a request; empty if there is none.
+    def refusing(request: AdmissionRequest, labels: Mapping[str, str]) -> str:
+        for name, rules, namespaces, objects, conditions in closed:
+            if not any(rule.matches(request) for rule in rules):
+                continue
+            # A selector chooses no cluster-scoped objects but Namespaces, these by their own labels.
+            if request.namespace and not namespaces.matches(labels):
+                continue
+            if objects.requirements and not selects(objects, request):
+                continue
+            names = inputs_of(request, StaticFacts(date.min)).names(None)
+            outcomes = (condition.evaluate(names) for condition in conditions)
+            if all(outcome.error is not None or outcome.value is not False for outcome in outcomes):
+                return name
+        return ""
 
-        labels: those of the request's Namespace.
-        """
-        return next((entry.name for entry in self._entries if entry.matches(request, labels)), "")
+    return refusing
 
 
 def essential_writes(safety: Safety) -> Iterator[AdmissionRequest]:
@@ -106,36 +129,3 @@ def resource_rules(entry: JsonObject) -> list[ResourceRule]:
     """What an entry is for. Versions are left out, because the API server converts writes of other versions."""
     keys = ("operations", "apiGroups", "resources")
     return [ResourceRule(*(tuple(rule.get(key) or ()) for key in keys)) for rule in entry.get("rules") or ()]
-
-
-class _ClosedEntry:
-    """One entry, with its conditions compiled."""
-
-    def __init__(self, entry: JsonObject) -> None:
-        self.name = str(entry.get("name"))
-        self._rules = resource_rules(entry)
-        self._namespaces = selector(entry.get("namespaceSelector"))
-        self._objects = selector(entry.get("objectSelector"))
-        written = (str(condition.get("expression", "")) for condition in entry.get("matchConditions") or ())
-        self._conditions = list(filter(None, map(_program, written)))
-
-    def matches(self, request: AdmissionRequest, labels: Mapping[str, str]) -> bool:
-        """Whether the API server asks about a request. A condition that fails counts as true."""
-        if not any(rule.matches(request) for rule in self._rules):
-            return False
-        # A selector chooses no cluster-scoped objects but Namespaces, these by their own labels.
-        if request.namespace and not self._namespaces.matches(labels):
-            return False
-        if self._objects.requirements and not selects(self._objects, request):
-            return False
-        names = inputs_of(request, StaticFacts(date.min)).names(None)
-        outcomes = (condition.evaluate(names) for condition in self._conditions)
-        return all(outcome.error is not None or outcome.value is not False for outcome in outcomes)
-
-
-def _program(expression: str) -> Program | None:
-    """A condition; None if this version cannot compile it, which then counts as true."""
-    try:
-        return compile_expression(expression, admission(dialect=STORED))
-    except CompileError:
-        return None

@@ -26,15 +26,15 @@ from webhook.configuration import rules
 from webhook.configuration.rules import PolicyRules
 from webhook.configuration.settings import Registration, Settings
 from webhook.metrics import Metrics
-from webhook.registration.announcement import Announcement, announced
 from webhook.registration.configurations import (
     KINDS,
     POLICY_KINDS,
     STATIC,
     UNREGISTER,
-    Owner,
+    Announcement,
+    announced,
     guards,
-    owned,
+    owner_reference,
     policy,
     registered,
     without_guard,
@@ -61,9 +61,6 @@ _MANY_REPAIRS = 5
 _FIGHT_SECONDS = 60.0
 
 
-Guard = Literal["policy", "webhook", "files"]
-
-
 class RegistrarInputs(NamedTuple):
     """What this process knows at one moment.
 
@@ -83,24 +80,6 @@ class RegistrarInputs(NamedTuple):
     ready: bool
     release: Release | None
     replicas: tuple[Announcement, ...] | None = None
-
-
-class Repairs:
-    """The times of the last repairs, by a monotonic clock, and whether somebody undoes them."""
-
-    def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=_MANY_REPAIRS + 1)
-        self._fight = False
-
-    def add(self, now: float) -> None:
-        """Count one more repair."""
-        undone = self.undone(now)
-        self._times.append(now)
-        self._fight = undone or (len(self._times) > _MANY_REPAIRS and now - self._times[0] <= _FIGHT_SECONDS)
-
-    def undone(self, now: float) -> bool:
-        """Whether there were too many repairs, and the last one was not long ago."""
-        return self._fight and now - self._times[-1] <= _FIGHT_SECONDS
 
 
 class Problem(NamedTuple):
@@ -149,9 +128,10 @@ class Registrar:
         self._calls_arrive = False
         self._moved_since: float | None = None  # since when the guard is in force where it moves to
         self._problems: dict[Problem, str] = {}
-        self._repairs = Repairs()
+        self._repairs: deque[float] = deque(maxlen=_MANY_REPAIRS + 1)  # their times
+        self._fight = False  # whether there were too many
         self._written: dict[str, WriteTarget] = {}  # the last written target of each configuration, by kind
-        self._owner: Owner | None = None
+        self._owner: JsonObject | None = None  # the reference to it
         self._ca_file: bytes | None = None  # the last usable content of registration.caFile
         self._strangers: set[tuple[str, str]] = set()  # kind and name of foreign entries that were logged
         self._log = structlog.get_logger()
@@ -172,7 +152,7 @@ class Registrar:
                 await self.write()
             except Exception:  # noqa: BLE001 - whatever it is, it must not end this, or a change would stay unseen
                 self._log.exception("registration failed")
-            if self._repairs.undone(self._clock.monotonic()):
+            if self._undone():
                 await self._clock.sleep(UNDONE_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_READY_SECONDS if _MOVING in self._problems else seconds):
@@ -208,17 +188,19 @@ class Registrar:
         registration, watch = inputs.settings.registration, self._webhooks.state
         bundle = self._bundle(registration, inputs.ca_bundle)
         self._look_at_readiness(ready=inputs.ready)
-        if not self._repairs.undone(self._clock.monotonic()):
+        if not self._undone():
             self._clear(_UNDONE)
         if watch.unregistered:
             return self._suspended()
         if self._ruleset is None or inputs.policies is None or bundle is None or inputs.release is None:
-            return self._unknown()
+            self._withhold([])
+            return False
         made = registered(inputs.settings, bundle, self._ruleset)
         configurations = {str(configuration["kind"]): configuration for configuration in made}
         enforced = rules.enforces_labels(inputs.settings, inputs.release)
         if registration.apply and not watch.synced and (inputs.replicas is not None or enforced):
-            return self._unknown()  # what is registered already must not be taken for new
+            self._withhold([])
+            return False  # what is registered already must not be taken for new
         if inputs.replicas is not None and registration.apply:
             remaining, withheld = announced(configurations, self._webhooks.state.current, inputs.replicas)
             self._withhold(withheld)
@@ -230,8 +212,7 @@ class Registrar:
                 inputs.settings, inputs.namespaces, self._ruleset.exceptions, self._clock.now().date()
             )
             native = policy(registration.name, spec)
-            guard = await self._guard(inputs) if enforced else "webhook"
-            configurations = await self._with_guard(configurations, native, inputs, guard)
+            configurations = await self._with_guard(configurations, native, inputs, enforced=enforced)
         targets = self._targets(registration, configurations, bundle)
         if inputs.leading:
             return await self._reconciled(registration, configurations, bundle, targets)
@@ -239,26 +220,24 @@ class Registrar:
         self._clear(_FAILED, _SUSPENDED, _UNDONE, _NO_OWNER, _ABSENT, _WAITING, _MOVING)
         return not any(target.correction(watch.current.get(kind)).differences for kind, target in targets.items())
 
-    async def _guard(self, inputs: RegistrarInputs) -> Guard:
-        """Where the guard of reserved labels belongs: not in files before the API server goes by them."""
-        if inputs.settings.labels.enforced_by != "static":
-            return "policy"
-        in_files = (await cluster.guarding(self._api, inputs.settings.cluster.namespace)).endswith(STATIC)
-        self._note(_NO_FILES, "" if in_files else _OWN)
-        return "files" if in_files else "policy"
-
     async def _with_guard(
         self,
         configurations: Mapping[str, JsonObject],
         made: Mapping[str, JsonObject],
         inputs: RegistrarInputs,
-        guard: Guard,
+        *,
+        enforced: bool,
     ) -> dict[str, JsonObject]:
         """The configurations with the guard of reserved labels where it belongs: in entries, in the policy, or nowhere.
 
         While it moves, it stays where it was, until the API server has gone by the new one for a while. made: the
-        policy and its binding, by kind. Raises ClusterError.
+        policy and its binding, by kind. enforced: whether the API server enforces it. Raises ClusterError.
         """
+        guard: Literal["policy", "webhook", "files"] = "policy" if enforced else "webhook"
+        if enforced and inputs.settings.labels.enforced_by == "static":  # not before the API server goes by files
+            in_files = (await cluster.guarding(self._api, inputs.settings.cluster.namespace)).endswith(STATIC)
+            self._note(_NO_FILES, "" if in_files else _OWN)
+            guard = "files" if in_files else "policy"
         validating, there, now = KINDS["validate"], self._webhooks.state.current, self._clock.monotonic()
         has_entries, has_policy = guards(there.get(validating)), any(kind in there for kind in made)
         if guard == "policy":
@@ -282,10 +261,6 @@ class Registrar:
         stays = guard == "webhook" or (moves and has_entries)
         entries = dict(configurations) if stays else without_guard(configurations)
         return {**entries, **made} if guard == "policy" or (moves and has_policy) else entries
-
-    def _unknown(self) -> bool:
-        self._withhold([])
-        return False
 
     def _suspended(self) -> bool:
         """End a turn without writes, because the configurations were unregistered permanently."""
@@ -350,7 +325,7 @@ class Registrar:
         is_written = bool(correction.differences) or (is_new and correction.configuration is not None)
         if is_written:
             try:
-                stored = await self._stored(kind, name, target, correction, there)
+                stored = await self._stored({kind: name}, target, correction, there)
             except ClusterError:
                 if is_new:
                     self._written.pop(kind, None)  # a failed write may nevertheless have been stored
@@ -367,12 +342,12 @@ class Registrar:
         return is_written and is_new
 
     async def _stored(
-        self, kind: str, name: str, target: WriteTarget, correction: Correction, there: JsonObject | None
+        self, title: dict[str, str], target: WriteTarget, correction: Correction, there: JsonObject | None
     ) -> JsonObject | None:
         """Carry out a correction, and return the configuration that is stored then. Raises ClusterError."""
         if correction.configuration is None:
             # If every rule of a phase is off, an old configuration would cause useless calls.
-            await cluster.remove(self._api, {kind: name})
+            await cluster.remove(self._api, title)
             return None
         try:
             stored = await cluster.apply(self._api, correction.configuration)
@@ -387,9 +362,14 @@ class Registrar:
             stored = await cluster.replace(self._api, replacement)
         return stored
 
+    def _undone(self) -> bool:
+        """Whether there were too many repairs, and the last one was not long ago."""
+        return self._fight and self._clock.monotonic() - self._repairs[-1] <= _FIGHT_SECONDS
+
     def _repaired(self, title: str, target: WriteTarget, there: JsonObject | None, stored: JsonObject | None) -> None:
-        now = self._clock.monotonic()
-        self._repairs.add(now)
+        now, undone = self._clock.monotonic(), self._undone()
+        self._repairs.append(now)
+        self._fight = undone or (len(self._repairs) > _MANY_REPAIRS and now - self._repairs[0] <= _FIGHT_SECONDS)
         left = [] if stored is None else list(target.correction(stored).differences)
         differences = list(target.correction(there).differences)
         writer = changed_by(there or {"metadata": {}})
@@ -401,7 +381,7 @@ class Registrar:
             at=writer.time,
             **({"left": left} if left else {}),
         )
-        if self._repairs.undone(now):
+        if self._fight:
             reason = (
                 f"{writer.manager or 'somebody'} undoes the webhook configurations again and again; end that, or where "
                 "a cloud adds requirements to every namespaceSelector, name them in registration.kept"
@@ -416,7 +396,7 @@ class Registrar:
             self._note(_NO_OWNER, f"registration.owner: {error}")
             return True
         if uid is not None:
-            self._owner = Owner(name, uid)
+            self._owner = owner_reference(name, uid)
             self._clear(_NO_OWNER)
             return True
         without = f"there is no ClusterRole {name}; without it nothing removes the webhook configurations in the end"
@@ -430,7 +410,10 @@ class Registrar:
         if not registration.apply:
             return {kind: BundleOnly(b"" if registration.inject_ca_from else bundle) for kind in configurations}
         if self._owner is not None:
-            configurations = {kind: owned(each, self._owner) for kind, each in configurations.items()}
+            configurations = {
+                kind: {**made, "metadata": {**made["metadata"], "ownerReferences": [self._owner]}}
+                for kind, made in configurations.items()
+            }
         return {
             **{kind: Managed(configurations.get(kind), registration.kept) for kind in KINDS.values()},
             **{kind: Managed(configurations.get(kind)) for kind in POLICY_KINDS if self._webhooks.state.synced},

@@ -26,8 +26,7 @@ from webhook.cluster.replicas.webhooks import Webhooks, unregister
 from webhook.configuration.rules import NO_POLICIES, PolicyRules
 from webhook.configuration.settings import Settings
 from webhook.metrics import Metrics
-from webhook.registration.announcement import Announcement
-from webhook.registration.configurations import STATIC
+from webhook.registration.configurations import STATIC, Announcement
 from webhook.registration.registrar import REACHED_SECONDS, UNDONE_SECONDS, Registrar, RegistrarInputs
 
 SERVER = WebhookApi

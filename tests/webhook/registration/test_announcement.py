@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from properties.shapes import bounded
 from support.api.fakeapi import Json
 
-from webhook.registration.announcement import Announcement, announced, closed_paths, path_of
+from webhook.registration.configurations import Announcement, announced, closed_paths, path_of
 
 KIND = "ValidatingWebhookConfiguration"
 OLD, NEW = "/validate/old", "/validate/new"

@@ -24,7 +24,7 @@ from webhook.cluster.api.errors import ClusterError, UnreachableError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.http.health import PATHS
-from webhook.registration.announcement import Announcement
+from webhook.registration.configurations import Announcement
 
 # The names of the ports in the Pods' spec.
 WEBHOOK, HEALTH = "webhook", "health"

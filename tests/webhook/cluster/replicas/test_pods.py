@@ -16,7 +16,7 @@ from certs.authority import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.pods import ReplicaPods
-from webhook.registration.announcement import Announcement
+from webhook.registration.configurations import Announcement
 
 PODS = "/api/v1/namespaces/cks/pods"
 NAME = "cks-admission.cks.svc"

@@ -63,12 +63,12 @@ def needed(settings: Settings) -> list[Right]:
     if chosen.manage.apart:
         rights += _followed_registration(chosen)
     else:
-        rights += [*_probe(chosen), *_reports(chosen), *_looks(chosen)]
+        rights += _reports(chosen)
     if chosen.policies.native or chosen.policies.config_maps or chosen.policies.directories:
         rights += _rights("create", "authorization.k8s.io", "subjectaccessreviews", "policies may ask the authorizer")
     rights += _registration(chosen)
     if not chosen.manage.apart:
-        rights += [*_shared(chosen), *_published_facts(chosen)]
+        rights += _shared(chosen)
     return _once(rights)
 
 
@@ -76,28 +76,19 @@ def needed_by_manager(settings: Settings) -> list[Right]:
     """All rights that manage needs, without duplicates. Raises SettingsError if it cannot run with these settings."""
     chosen = roles.of_manager(settings)
     writes = chosen.registration.writes
-    paths, dry_runs = (
-        "replicas say which paths they answer",
-        "replicas read in the webhook configuration what dry runs show",
-    )
-    published = not writes and rules.schedules_workloads(chosen)
+    paths = "replicas say which paths they answer"
     rights = [
         *_rights(_FOLLOW, "", "namespaces", "entries name the Namespaces of the control plane"),
         *_topologies(chosen),
         *_policies(chosen),
-        *_reports(chosen),
         *_rights(_FOLLOW, "", "pods", paths, namespace=chosen.cluster.namespace),
         *(_registration(chosen) if writes else _followed_registration(chosen)),
         *_shared(chosen),
-        *_looks(chosen),
-        *_published_facts(chosen),
-        *_probe(chosen),
-        *(
-            _rights("patch", ADMISSION, "mutatingwebhookconfigurations", dry_runs, name=chosen.registration.name)
-            if published
-            else ()
-        ),
+        *_reports(chosen),
     ]
+    if not writes and rules.schedules_workloads(chosen):
+        reason = "replicas read in the webhook configuration what dry runs show"
+        rights += _rights("patch", ADMISSION, "mutatingwebhookconfigurations", reason, name=chosen.registration.name)
     return _once(rights)
 
 
@@ -221,16 +212,6 @@ def _gangs(settings: Settings) -> Iterator[Right]:
         yield from _rights("list", "batch", "jobs", "the PodGroup of a Job gets the constraint in the Job's record")
 
 
-def _probe(settings: Settings) -> list[Right]:
-    """The rights to find out what Kubernetes' own scheduling of workloads does. Whoever has them may run Pods."""
-    if not rules.schedules_workloads(settings):
-        return []
-    reason = "dry runs show whether the API server keeps topology constraints of workloads"
-    targets = (("batch", "jobs"), (GROUP, "podgroups"))
-    namespace = settings.cluster.namespace
-    return [right for target in targets for right in _rights("create", *target, reason, namespace=namespace)]
-
-
 def _policies(settings: Settings) -> Iterator[Right]:
     if settings.policies.config_maps:
         reason = "policies may be in ConfigMaps"
@@ -244,12 +225,28 @@ def _policies(settings: Settings) -> Iterator[Right]:
 
 
 def _reports(settings: Settings) -> Iterator[Right]:
+    """The rights of the process with the Lease to look around and to tell people."""
+    chosen, namespace = settings.registration, settings.cluster.namespace
+    if rules.schedules_workloads(settings):  # whoever has these rights may run Pods
+        reason = "dry runs show whether the API server keeps topology constraints of workloads"
+        yield from _rights("create", "batch", "jobs", reason, namespace=namespace)
+        yield from _rights("create", GROUP, "podgroups", reason, namespace=namespace)
     if settings.policies.config_maps:
         reason = "ConfigMaps with policies are annotated with what is wrong with them"
-        yield from _rights("patch", "", "configmaps", reason, namespace=settings.cluster.namespace, vital=False)
+        yield from _rights("patch", "", "configmaps", reason, namespace=namespace, vital=False)
     if settings.policies.native:
         reason = "owners of policies that ask for rules for pod templates are told what is wrong with them"
         yield from _rights("create", "", "events", reason, vital=False)
+    alone = settings.tls.secret or chosen.writes
+    if alone and not settings.tolerations.action == settings.topology.action == "off":
+        reason = "Events name Pods that an outage admitted unchanged and that wait"
+        yield from _rights("list", "", "pods", reason, vital=False)
+        yield from _rights("create", "", "events", reason, vital=False)
+    if _leads(settings):
+        if rules.follows_topologies(settings):
+            reason = "Nodes with flaws of the network are counted, and what topologies have is published for policies"
+            yield from _rights(_FOLLOW, "", "nodes", reason, vital=bool(settings.topology.facts))
+        yield from _record(settings, "get", "metrics show what audits did, which they leave in this ConfigMap")
 
 
 def _registration(settings: Settings) -> Iterator[Right]:
@@ -284,31 +281,11 @@ def _shared(settings: Settings) -> Iterator[Right]:
         yield from _rights(verbs, "", "secrets", reason, name=leaf, namespace=namespace)
     if _leads(settings):
         yield from _leases(settings, settings.cluster.lease, "the replicas agree by this Lease which of them writes")
-
-
-def _looks(settings: Settings) -> Iterator[Right]:
-    """The rights of the process with the Lease to look around."""
-    chosen = settings.registration
-    alone = settings.tls.secret or chosen.apply or chosen.ca_only
-    if alone and not settings.tolerations.action == settings.topology.action == "off":
-        reason = "Events name Pods that an outage admitted unchanged and that wait"
-        yield from _rights("list", "", "pods", reason, vital=False)
-        yield from _rights("create", "", "events", reason, vital=False)
-    if _leads(settings):
-        if rules.follows_topologies(settings):
-            reason = "Nodes with flaws of the network are counted, and what topologies have is published for policies"
-            yield from _rights(_FOLLOW, "", "nodes", reason, vital=bool(settings.topology.facts))
-        yield from _record(settings, "get", "metrics show what audits did, which they leave in this ConfigMap")
-
-
-def _published_facts(settings: Settings) -> Iterator[Right]:
-    name, namespace = settings.topology.facts, settings.cluster.namespace
-    if name and rules.follows_topologies(settings):
+    if (name := settings.topology.facts) and rules.follows_topologies(settings):
         reason = "what topologies have is published in this ConfigMap for policies"
         yield from _rights("create", "", "configmaps", reason, namespace=namespace)
         yield from _rights(("get", "update"), "", "configmaps", reason, name=name, namespace=namespace)
 
 
 def _leads(settings: Settings) -> bool:
-    chosen = settings.registration
-    return bool(settings.tls.secret or settings.manage.apart or chosen.apply or chosen.ca_only)
+    return bool(settings.tls.secret or settings.manage.apart or settings.registration.writes)

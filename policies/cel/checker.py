@@ -211,16 +211,6 @@ _LOGIC = ("_&&_", "_||_")
 _ITERABLE_AS_DYN = {Kind.DYN, Kind.ERROR, Kind.PARAMETER}
 
 
-class UntypedFieldError(CompileError):
-    """An expression reads an unknown field of JSONPatch. Kubernetes has no type for it and fails later."""
-
-    def reference(self) -> str:
-        """Kubernetes' message, which names no place."""
-        return "unexpected compilation error: missing type conversion to proto: "
-
-    full_reference = reference
-
-
 def check(tree: ast.Node, source: Source, environment: Environment) -> Type:
     """The type of an expression. Writes the types of all parts onto its tree. Raises CompileError."""
     checker = _Checker(environment)
@@ -228,9 +218,13 @@ def check(tree: ast.Node, source: Source, environment: Environment) -> Type:
         checker.check(tree)
         checker.settle()
     except TypesTooLargeError:
-        raise CompileError(source, (checker.too_large(),)) from None
+        hint = "put dyn(...) around a list or map within lists and maps"
+        issue = Issue(checker.nodes[-1].position, "the types of its parts are too large", hint)
+        raise CompileError(source, (issue,)) from None
     if checker.untyped and not checker.issues:
-        raise UntypedFieldError(source, tuple(checker.untyped))
+        # Kubernetes has no type for an unknown field of JSONPatch, and fails later.
+        message = "unexpected compilation error: missing type conversion to proto: "
+        raise CompileError(source, tuple(checker.untyped), message=message)
     issues = checker.issues or further_issues(tree)
     if issues:
         raise CompileError(source, tuple(issues))
@@ -262,20 +256,20 @@ class _Checker:
         self._environment = environment
         self._unifier = Unifier()
         self._scopes: list[dict[str, Type]] = []
-        self._nodes: list[ast.Node] = []
+        self.nodes: list[ast.Node] = []
 
     def settle(self) -> None:
         """Replace type variables by the types found for them, or by dyn."""
-        for node in self._nodes:
+        for node in self.nodes:
             if node.type is not None:
                 node.type = self._unifier.resolve(node.type, unknown_is_dyn=True)
 
     def type(self, node: ast.Node) -> Type:
         return types.ERROR if node.type is None else node.type
 
-    def check(self, node: ast.Node) -> None:
+    def check(self, node: ast.Node) -> None:  # noqa: PLR0912 - a case for each kind of node
         """Check one node and all below it. Raises TypesTooLargeError."""
-        self._nodes.append(node)
+        self.nodes.append(node)
         self._unifier.allowed += STEPS
         match node:
             case ast.Literal():
@@ -296,7 +290,16 @@ class _Checker:
                     joined = self._join(joined, self._content(element, optional=index in node.optional))
                 node.type = types.list_of(joined or self._unifier.fresh())
             case ast.MapLiteral():
-                self._check_map(node)
+                key: Type | None = None
+                value: Type | None = None
+                for entry in node.entries:
+                    self.check(entry.key)
+                    key = self._join(key, self.type(entry.key))
+                    self.check(entry.value)
+                    value = self._join(value, self._content(entry.value, optional=entry.optional))
+                if key is None or value is None:
+                    key, value = self._unifier.fresh(), self._unifier.fresh()
+                node.type = types.map_of(key, value)
             case ast.StructLiteral():
                 self._check_struct(node)
             case ast.Comprehension():
@@ -304,11 +307,6 @@ class _Checker:
             case _:
                 raise TypeError(f"not an expression: {node}")
         self._unifier.measure(self.type(node))
-
-    def too_large(self) -> Issue:
-        """The issue that the types have too many parts, at the node that was checked last."""
-        message = "the types of its parts are too large"
-        return Issue(self._nodes[-1].position, message, "put dyn(...) around a list or map within lists and maps")
 
     def _report(self, node: ast.Node, message: str, hint: str = "") -> None:
         self.issues.append(Issue(node.position, message, hint))
@@ -346,22 +344,19 @@ class _Checker:
     def _field_type(self, node: ast.Node, operand: ast.Node, field: str, *, optional: bool) -> Type:
         self.check(operand)
         target, is_optional = optional_content(self._unifier.resolve(self.type(operand)))
-        result = self._field_of(node, target, field)
-        return types.optional_of(result) if is_optional or optional else result
-
-    def _field_of(self, node: ast.Node, target: Type, field: str) -> Type:
+        result = types.DYN
         match target.kind:
             case Kind.MAP:
-                return target.parameters[1]
+                result = target.parameters[1]
             case Kind.STRUCT:
-                return self._struct_field(node, target.name, field)
+                result = self._struct_field(node, target.name, field)
             case Kind.PARAMETER:
                 self._unifier.assignable((types.DYN,), (target,))
             case Kind.DYN | Kind.ERROR:
                 pass
             case _:
                 self._report(node, f"type '{target}' does not support field selection")
-        return types.DYN
+        return types.optional_of(result) if is_optional or optional else result
 
     def _struct_field(self, node: ast.Node, struct: str, field: str) -> Type:
         if not self._environment.is_struct(struct):
@@ -375,7 +370,13 @@ class _Checker:
 
     def _check_call(self, node: ast.Call) -> None:
         if node.function == "_?._":
-            self._check_optional_select(node)
+            operand, field = node.args
+            if isinstance(field, ast.Literal) and isinstance(field.value, str):
+                node.type = self._unifier.resolve(self._field_type(node, operand, field.value, optional=True))
+                node.declared = self._environment.function("_?._")
+            else:
+                self._report(field, "unsupported optional field selection")
+                node.type = types.ERROR
             return
         for arg in node.args:
             self.check(arg)
@@ -394,16 +395,6 @@ class _Checker:
             return
         node.function = function.name
         self._resolve(node, function)
-
-    def _check_optional_select(self, node: ast.Call) -> None:
-        operand, field = node.args
-        if not isinstance(field, ast.Literal) or not isinstance(field.value, str):
-            self._report(field, "unsupported optional field selection")
-            node.type = types.ERROR
-            return
-        result = self._field_type(node, operand, field.value, optional=True)
-        node.type = self._unifier.resolve(result)
-        node.declared = self._environment.function("_?._")
 
     def _resolve(self, node: ast.Call, function: Function) -> None:
         given = [*([] if node.target is None else [node.target]), *node.args]
@@ -453,18 +444,6 @@ class _Checker:
             self._report(node, f"expected type '{types.optional_of(content)}' but found '{content}'")
         return content
 
-    def _check_map(self, node: ast.MapLiteral) -> None:
-        key: Type | None = None
-        value: Type | None = None
-        for entry in node.entries:
-            self.check(entry.key)
-            key = self._join(key, self.type(entry.key))
-            self.check(entry.value)
-            value = self._join(value, self._content(entry.value, optional=entry.optional))
-        if key is None or value is None:
-            key, value = self._unifier.fresh(), self._unifier.fresh()
-        node.type = types.map_of(key, value)
-
     def _join(self, previous: Type | None, current: Type) -> Type:
         """The common type of the elements so far. `further_issues` later reports elements of different types."""
         if previous is None:
@@ -480,29 +459,25 @@ class _Checker:
             self._undeclared(node, node.type_name)
             node.type = types.ERROR
             return
-        node.type_name, node.type = declared.name, self._message_type(node, declared)
-        for field in node.fields:
-            self._check_field(node, field)
-
-    def _message_type(self, node: ast.StructLiteral, declared: Declared) -> Type:
+        node.type_name, node.type = declared.name, types.ERROR
+        described = declared.type.parameters[0] if declared.type.parameters else types.TYPE
         if declared.type.kind is not Kind.TYPE:
             self._report(node, f"'{declared.type.name}' is not a type")
-            return types.ERROR
-        described = declared.type.parameters[0] if declared.type.parameters else types.TYPE
-        if described.kind is not Kind.STRUCT:
+        elif described.kind is not Kind.STRUCT:
             self._report(node, f"'{described.name}' is not a message type")
-            return types.ERROR
-        return described
-
-    def _check_field(self, node: ast.StructLiteral, field: ast.FieldValue) -> None:
-        self.check(field.value)
-        expected = self._struct_field(field, node.type_name, field.name)
-        given = self._content(field.value, optional=field.optional)
-        if expected == types.ERROR and node.type_name == "JSONPatch":  # the reference shows an empty type for it
-            message = f"expected type of field '{field.name}' is '' but provided type is '{given}'"
-            self._report(field, message, nearest(field.name, self._environment.fields(node.type_name)))
-        elif not self._unifier.assignable((expected,), (given,)):
-            self._report(field, f"expected type of field '{field.name}' is '{expected}' but provided type is '{given}'")
+        else:
+            node.type = described
+        for field in node.fields:
+            self.check(field.value)
+            expected = self._struct_field(field, node.type_name, field.name)
+            given = self._content(field.value, optional=field.optional)
+            if expected == types.ERROR and node.type_name == "JSONPatch":  # the reference shows an empty type for it
+                message = f"expected type of field '{field.name}' is '' but provided type is '{given}'"
+                self._report(field, message, nearest(field.name, self._environment.fields(node.type_name)))
+            elif not self._unifier.assignable((expected,), (given,)):
+                self._report(
+                    field, f"expected type of field '{field.name}' is '{expected}' but provided type is '{given}'"
+                )
 
     def _check_comprehension(self, node: ast.Comprehension) -> None:
         self.check(node.range)
@@ -510,13 +485,19 @@ class _Checker:
         range_type = self._unifier.resolve(self.type(node.range))
         accumulated = self.type(node.init)
         self._scopes.append({node.accumulator: accumulated})
-        first, second = self._element_types(node, range_type)
-        if node.variable2 is None:
-            self._scopes.append({node.variable: first})
-        elif range_type.kind is Kind.LIST:
-            self._scopes.append({node.variable: types.INT, node.variable2: first})
+        names = [node.variable] if node.variable2 is None else [node.variable, node.variable2]
+        elements: tuple[Type, ...] = (types.DYN, types.DYN)
+        if range_type.kind is Kind.LIST:
+            elements = (types.INT, *range_type.parameters)[-len(names) :]
+        elif range_type.kind is Kind.MAP:
+            elements = range_type.parameters
+        elif range_type.kind in _ITERABLE_AS_DYN:
+            self._unifier.assignable((types.DYN,), (range_type,))
         else:
-            self._scopes.append({node.variable: first, node.variable2: second})
+            needs = "cannot be range of a comprehension (must be list, map, or dynamic)"
+            self._report(node.range, f"expression of type '{range_type}' {needs}")
+            elements = (types.ERROR, types.ERROR)
+        self._scopes.append(dict(zip(names, elements, strict=False)))
         self.check(node.condition)
         self._expect(node.condition, types.BOOL)
         self.check(node.step)
@@ -525,20 +506,6 @@ class _Checker:
         self.check(node.result)
         self._scopes.pop()
         node.type = self._unifier.resolve(self.type(node.result))
-
-    def _element_types(self, node: ast.Comprehension, range_type: Type) -> tuple[Type, Type]:
-        if range_type.kind is Kind.LIST:
-            return range_type.parameters[0], types.DYN
-        if range_type.kind is Kind.MAP:
-            return range_type.parameters[0], range_type.parameters[1]
-        if range_type.kind in _ITERABLE_AS_DYN:
-            self._unifier.assignable((types.DYN,), (range_type,))
-            return types.DYN, types.DYN
-        message = (
-            f"expression of type '{range_type}' cannot be range of a comprehension (must be list, map, or dynamic)"
-        )
-        self._report(node.range, message)
-        return types.ERROR, types.ERROR
 
     def _expect(self, node: ast.Node, expected: Type) -> bool:
         """Whether a node has a type; report it otherwise."""
@@ -564,25 +531,14 @@ _SHOWN = _WHOLE | {
 }  # fmt: skip
 
 
-def is_format(node: ast.Node) -> bool:
-    """Whether a node is a call of `format`."""
-    return isinstance(node, ast.Call) and node.function == "format"
-
-
-def format_issues(node: ast.Node) -> Iterator[Issue]:
-    """The issues of a call of `format`; none for other nodes."""
-    if not isinstance(node, ast.Call) or node.function != "format" or len(node.args) != 1:
+def format_issues(node: ast.Call) -> Iterator[Issue]:
+    """The issues of a call of `format`."""
+    text, arguments = node.target, node.args[0] if len(node.args) == 1 else None
+    if not (isinstance(text, ast.Literal) and isinstance(text.value, str) and isinstance(arguments, ast.ListLiteral)):
         return
-    text, arguments = node.target, node.args[0]
-    if (
-        not isinstance(text, ast.Literal)
-        or not isinstance(text.value, str)
-        or not isinstance(arguments, ast.ListLiteral)
-    ):
-        return
-    count = 0
+    count, given = 0, len(arguments.elements)
     try:
-        for letter in letters(text.value, len(arguments.elements)):
+        for letter in letters(text.value, given):
             unfit = _unfit(letter, arguments.elements[count])
             if unfit is not None:
                 yield Issue(unfit.position, unsuitable(letter, unfit.type.name if unfit.type is not None else ""))
@@ -591,8 +547,7 @@ def format_issues(node: ast.Node) -> Iterator[Issue]:
     except CelError as error:
         yield Issue(node.position, error.message)
         return
-    if len(arguments.elements) > count:
-        given = len(arguments.elements)
+    if given > count:
         message = f"too many arguments supplied to string.format (expected {count}, got {given})"
         yield Issue(node.position, message)
 
@@ -618,14 +573,13 @@ _READ = ("duration", "timestamp", "matches")
 def further_issues(tree: ast.Node) -> list[Issue]:
     """The issues of a well-typed tree, in the reference's order."""
     nodes = list(ast.walk(tree))
-    exempt = {id(below) for node in nodes if is_format(node) for below in ast.walk(node)}
-    problems = [issue for node in nodes for issue in format_issues(node)]
+    formats = [node for node in nodes if isinstance(node, ast.Call) and node.function == "format"]
+    exempt = {id(below) for node in formats for below in ast.walk(node)}
+    problems = [issue for node in formats for issue in format_issues(node)]
     problems += [issue for name in _READ for node in nodes for issue in _literal(node, name)]
     for node in nodes:
-        if isinstance(node, ast.ListLiteral) and id(node) not in exempt:
-            problems += _elements(node)
-        elif isinstance(node, ast.MapLiteral) and id(node) not in exempt:
-            problems += _entries(node)
+        if isinstance(node, ast.ListLiteral | ast.MapLiteral) and id(node) not in exempt:
+            problems += _mixed(node)
     return problems
 
 
@@ -643,38 +597,23 @@ def _literal(node: ast.Node, name: str) -> Iterator[Issue]:
         yield Issue(literal.position, f"invalid {name} argument", error.message)
 
 
-def _elements(node: ast.ListLiteral) -> Iterator[Issue]:
-    first: Type | None = None
-    for index, element in enumerate(node.elements):
-        own = _content(element, optional=index in node.optional)
-        if first is None:
-            first = own
-        elif not equivalent(first, own):
-            yield _mismatch(element, first, own)
-            return
-
-
-def _entries(node: ast.MapLiteral) -> Iterator[Issue]:
-    if not node.entries:
-        return
-    key = _content(node.entries[0].key, optional=False)
-    value = _content(node.entries[0].value, optional=node.entries[0].optional)
-    for entry in node.entries[1:]:
-        for part, expected, optional in ((entry.key, key, False), (entry.value, value, entry.optional)):
-            own = _content(part, optional=optional)
+def _mixed(node: ast.ListLiteral | ast.MapLiteral) -> Iterator[Issue]:
+    """The elements, keys or values whose types are not those of the first; of a list only the first such element."""
+    if isinstance(node, ast.ListLiteral):
+        rows = [[(element, index in node.optional)] for index, element in enumerate(node.elements)]
+    else:
+        rows = [[(entry.key, False), (entry.value, entry.optional)] for entry in node.entries]
+    for row in rows[1:]:
+        for first, (part, optional) in zip(rows[0], row, strict=True):
+            expected, own = _content(*first), _content(part, optional)
             if not equivalent(expected, own):
-                yield _mismatch(part, expected, own)
+                hint = "all elements have to be of one type; wrap each in dyn(...) where they really differ"
+                yield Issue(part.position, f"expected type '{expected}' but found '{own}'", hint)
+                if isinstance(node, ast.ListLiteral):
+                    return
 
 
-def _content(node: ast.Node, *, optional: bool) -> Type:
+def _content(node: ast.Node, optional: bool) -> Type:  # noqa: FBT001 - it belongs to the node
     type_ = node.type
     assert type_ is not None  # noqa: S101 - the checker has set it
     return type_.parameters[0] if optional and type_.parameters else type_
-
-
-def _mismatch(node: ast.Node, expected: Type, actual: Type) -> Issue:
-    return Issue(
-        node.position,
-        f"expected type '{expected}' but found '{actual}'",
-        "all elements have to be of one type; wrap each in dyn(...) where they really differ",
-    )

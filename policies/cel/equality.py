@@ -167,7 +167,13 @@ def compare(left: Value, right: Value) -> int:
     """The order of two values: -1, 0 or 1. Raises CelError for values without an order, and for NaN."""
     kind, other = left.__class__, right.__class__
     if kind in _NUMBERS and other in _NUMBERS:
-        return _order_of_numbers(left, right)
+        if left != left or right != right:  # noqa: PLR0124 - true only for NaN
+            raise CelError(_NOT_ORDERED)
+        if left.__class__ is float and right.__class__ is not float:
+            return _double_to_integer(left, right)
+        if right.__class__ is float and left.__class__ is not float:
+            return -_double_to_integer(right, left)
+        return int(left > right) - int(left < right)
     if kind is float and left != left:  # noqa: PLR0124 - true only for NaN
         raise CelError(_NOT_ORDERED)
     if kind is not other:
@@ -177,16 +183,6 @@ def compare(left: Value, right: Value) -> int:
     if kind in _TIMES:
         return _signum(left.nanoseconds - right.nanoseconds)
     raise no_such_overload()
-
-
-def _order_of_numbers(left: Value, right: Value) -> int:
-    if left != left or right != right:  # noqa: PLR0124 - true only for NaN
-        raise CelError(_NOT_ORDERED)
-    if left.__class__ is float and right.__class__ is not float:
-        return _double_to_integer(left, right)
-    if right.__class__ is float and left.__class__ is not float:
-        return -_double_to_integer(right, left)
-    return int(left > right) - int(left < right)
 
 
 def _double_to_integer(double: float, integer: int) -> int:

@@ -344,7 +344,11 @@ class _Explainer:
             case _ if variable is not None and isinstance(outcome, bool):
                 yield from self.reasons(*variable)
             case ast.Call() if node.function in _COUNTING:
-                yield from self._of_count(node, outcome, scope)
+                sizes = (part for part in node.arguments if isinstance(part, ast.Call) and part.function == "size")
+                size = next(sizes, None)
+                filtering = None if size is None else self._filtering(size.arguments[0], scope)
+                reasons = [] if filtering is None else list(islice(self._of_kept(*filtering), REASONS))
+                yield from reasons or [self._reason(node, outcome, scope)]
             case _:
                 yield self._reason(node, outcome, scope)
 
@@ -361,14 +365,6 @@ class _Explainer:
         for side, value in sides:
             if failed(value) is failed(outcome):
                 yield from self.reasons(side, scope, value)
-
-    def _of_count(self, node: ast.Call, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
-        """The reasons for `bad.size() == 0` if `bad` filters a list: why elements were kept."""
-        sizes = (part for part in node.arguments if isinstance(part, ast.Call) and part.function == "size")
-        size = next(sizes, None)
-        filtering = None if size is None else self._filtering(size.arguments[0], scope)
-        reasons = [] if filtering is None else list(islice(self._of_kept(*filtering), REASONS))
-        yield from reasons or [self._reason(node, outcome, scope)]
 
     def _filtering(self, node: ast.Node, scope: Scope) -> tuple[ast.Comprehension, Scope] | None:
         """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""

@@ -17,7 +17,7 @@ from functools import cache
 
 from policies.cel import cost
 from policies.cel.environment import NEW, STANDARD_TYPES, Dialect, Environment, merged
-from policies.cel.function import Function, Implementation, Library, Overload
+from policies.cel.function import Implementation, Library, Overload
 from policies.cel.library import authorizer, lists, quantity, regex, semver, strings
 from policies.cel.library import format as format_
 from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME
@@ -88,22 +88,6 @@ FORMER = (
     ),
 )
 """The latest first: what differed before an older release takes the place of what differed before a newer one."""
-
-
-def formerly(functions: Mapping[str, Function], release: Release) -> Mapping[str, Function]:
-    """The newest release's functions as a release has them."""
-    changed = dict(functions)
-    for former in FORMER:
-        for name in (former.overloads.keys() | former.calls.keys()) if release < former.until else ():
-            function = changed[name]
-            overloads = _replaced(function.overloads, former.overloads.get(name, ()))
-            changed[name] = replace(function, overloads=overloads, call=former.calls.get(name, function.call))
-    return changed
-
-
-def _replaced(present: tuple[Overload, ...], former: tuple[Overload, ...]) -> tuple[Overload, ...]:
-    by_id = {overload.id: overload for overload in (*present, *former)}
-    return tuple(by_id.values())
 
 
 STANDARD = (RELATIONS, ARITHMETIC, CONVERSION, strings.TEXT, TIME)
@@ -213,8 +197,15 @@ def admission(
         variables["params"] = DYN
     if authorizer_:
         variables |= {"authorizer": authorizer.AUTHORIZER, "authorizer.requestResource": authorizer.RESOURCE_CHECK}
+    functions = merged(libraries)
+    for former in FORMER:
+        for name in (former.overloads.keys() | former.calls.keys()) if dialect.release < former.until else ():
+            function = functions[name]
+            by_id = {overload.id: overload for overload in (*function.overloads, *former.overloads.get(name, ()))}
+            call = former.calls.get(name, function.call)
+            functions[name] = replace(function, overloads=tuple(by_id.values()), call=call)
     return Environment(
-        functions=formerly(merged(libraries), dialect.release),
+        functions=functions,
         variables=variables,
         structs=STRUCTS,
         type_names={

@@ -42,26 +42,6 @@ Names = Mapping[str, Value]
 """The variables of one evaluation by name: `object`, `oldObject`, `params`, `request`, `variables`, ..."""
 
 
-class ResultError(CompileError):
-    """The type of an expression is not the required one."""
-
-    def reference(self) -> str:
-        """Kubernetes' message, which names no place."""
-        return self.issues[0].message
-
-    full_reference = reference
-
-
-class InstantiationError(CompileError):
-    """A constant part of an expression cannot be computed."""
-
-    def reference(self) -> str:
-        """Kubernetes' message, which names no place."""
-        return f"program instantiation failed: {self.issues[0].message}"
-
-    full_reference = reference
-
-
 class Evaluation(Struct, frozen=True):
     """The result of an evaluation: a value or an error, and the cost without that of `variables`."""
 
@@ -200,11 +180,8 @@ class Program:
 
 
 def _handed_over(raised: Exception) -> bool:
-    """Whether a generated function left a case to the steps on purpose, or met a value of an unusual class.
-
-    It reads fields without checking the class of the value: `value["field"]`, `value.get("field")`. PASS in support.py
-    raises IndexError.
-    """
+    """Whether a generated function left a case to the steps on purpose, or met a value of an unusual class."""
+    # It reads `value["field"]` and `value.get("field")` of values of any class. PASS in support.py raises IndexError.
     return (
         isinstance(raised, HandOverError | CelError | BudgetError | IndexError | RecursionError)
         or (isinstance(raised, AttributeError) and raised.name == "get")
@@ -235,7 +212,7 @@ def checked(source: Source, environment: Environment) -> tuple[Node, Type]:
     try:
         return _checked(source.text, environment)
     except CompileError as error:
-        raise type(error)(source, error.issues) from None
+        raise CompileError(source, error.issues, message=error.message) from None
 
 
 # An expression is compiled when its policy is read, then for evaluation, and what it reads is found out. Until its
@@ -260,11 +237,13 @@ def _compiled(source: Source, environment: Environment, results: tuple[Type, ...
         message, hint = f"must evaluate to {expected} but got {actual.declared}", ""
         if actual == types.DYN and results == (types.BOOL,):
             hint = "compare the value, as in `object.spec.hostNetwork == true`: fields of object have no known type"
-        raise ResultError(source, (Issue(tree.start, message, hint),))
+        raise CompileError(source, (Issue(tree.start, message, hint),), message=message)
     try:
         steps = _planned(source.text, environment)
     except PlanError as error:
-        raise InstantiationError(source, (Issue(error.node.position, error.message, error.hint),)) from None
+        message = f"program instantiation failed: {error.message}"
+        issue = Issue(error.node.position, error.message, error.hint)
+        raise CompileError(source, (issue,), message=message) from None
     return Program(source, actual, steps, tree, environment.dialect)
 
 

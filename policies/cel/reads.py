@@ -165,9 +165,20 @@ class _Walk:
         """The origin of the value of a node. Notes everything that its evaluation reads."""
         match node:
             case ast.Ident():
-                return self._of_name(node, scope)
+                if node.name in scope:
+                    return scope[node.name]
+                root = node.name.removeprefix(".")  # written so where a macro's variable has the name
+                if root == _VARIABLES:
+                    for name in self._trees:
+                        self.read_whole(self._of_variable(name))
+                return self._passed(_Source(frozenset({(root,)}))) if root in ROOTS else _COMPUTED
             case ast.Select():
-                return self._of_selection(node, scope)
+                if node.name is not None or node.constant is not None:
+                    return _COMPUTED  # one declared name, such as authorizer.requestResource
+                if ast.variable(node) is not None and _VARIABLES not in scope:
+                    return self._of_variable(node.field)
+                selected = self._step(self.source(node.operand, scope), node.field)
+                return _COMPUTED if node.test_only else selected
             case ast.Call():
                 return self._of_call(node, scope)
             case ast.ListLiteral():
@@ -178,7 +189,20 @@ class _Walk:
             case ast.StructLiteral():
                 self._read_all([field.value for field in node.fields], scope)
             case ast.Comprehension():
-                return self._of_fold(node, scope)
+                inner = dict(scope)
+                over = self.source(node.range, scope)
+                inner[node.variable] = self._passed(over.elements)
+                if node.variable2 is not None:  # the values of a map, whose keys are read too
+                    inner[node.variable2] = inner[node.variable]
+                    inner[node.variable] = _COMPUTED
+                    if node.range.type is not None and node.range.type.kind is Kind.MAP:
+                        self.read_whole(over)
+                        inner[node.variable2] = _COMPUTED
+                # One round tells all: a step passes the accumulator on, perhaps with an element, and reads nothing below it.
+                accumulated = inner[node.accumulator] = self.source(node.init, scope)
+                self._read_all([node.condition], inner)
+                accumulated |= self.source(node.step, inner)
+                return self.source(node.result, {**scope, node.accumulator: accumulated})
             case _:
                 pass
         return _COMPUTED
@@ -188,28 +212,11 @@ class _Walk:
             self.read_whole(self.source(node, scope))
         return _COMPUTED
 
-    def _of_name(self, node: ast.Ident, scope: _Scope) -> _Source:
-        if node.name in scope:
-            return scope[node.name]
-        root = node.name.removeprefix(".")  # written so where a macro's variable has the name
-        if root == _VARIABLES:
-            for name in self._trees:
-                self.read_whole(self._of_variable(name))
-        return self._passed(_Source(frozenset({(root,)}))) if root in ROOTS else _COMPUTED
-
     def _of_variable(self, name: str) -> _Source:
         if name not in self._variables:
             tree = self._trees.get(name)
             self._variables[name] = _COMPUTED if tree is None else self.source(tree, {})
         return self._variables[name]
-
-    def _of_selection(self, node: ast.Select, scope: _Scope) -> _Source:
-        if node.name is not None or node.constant is not None:
-            return _COMPUTED  # one declared name, such as authorizer.requestResource
-        if ast.variable(node) is not None and _VARIABLES not in scope:
-            return self._of_variable(node.field)
-        selected = self._step(self.source(node.operand, scope), node.field)
-        return _COMPUTED if node.test_only else selected
 
     def _step(self, source: _Source, key: Step) -> _Source:
         """The origin of a selected value. A new list has elements, but no fields."""
@@ -224,7 +231,16 @@ class _Walk:
         given = node.arguments
         match node.function:
             case "_[_]" | "_[?_]" | "_?._":
-                return self._of_index(given[0], given[1], scope)
+                operand = given[0]
+                key = given[1]
+                source = self.source(operand, scope)
+                if isinstance(key, ast.Literal) and isinstance(key.value, str):
+                    return self._step(source, key.value)
+                self._read_all([key], scope)
+                if key.type is not None and key.type.kind is Kind.INT:
+                    return self._step(source, Wildcard.ITEMS)
+                self.read_whole(source)
+                return _COMPUTED
             case "_?_:_":
                 self._read_all(given[:1], scope)
                 return self.source(given[1], scope) | self.source(given[2], scope)
@@ -249,29 +265,3 @@ class _Walk:
                 return _Source(items=left.elements | right.elements)
             case _:
                 return self._read_all(given, scope)
-
-    def _of_index(self, operand: ast.Node, key: ast.Node, scope: _Scope) -> _Source:
-        source = self.source(operand, scope)
-        if isinstance(key, ast.Literal) and isinstance(key.value, str):
-            return self._step(source, key.value)
-        self._read_all([key], scope)
-        if key.type is not None and key.type.kind is Kind.INT:
-            return self._step(source, Wildcard.ITEMS)
-        self.read_whole(source)
-        return _COMPUTED
-
-    def _of_fold(self, node: ast.Comprehension, scope: _Scope) -> _Source:
-        inner = dict(scope)
-        over = self.source(node.range, scope)
-        inner[node.variable] = self._passed(over.elements)
-        if node.variable2 is not None:  # the values of a map, whose keys are read too
-            inner[node.variable2] = inner[node.variable]
-            inner[node.variable] = _COMPUTED
-            if node.range.type is not None and node.range.type.kind is Kind.MAP:
-                self.read_whole(over)
-                inner[node.variable2] = _COMPUTED
-        # One round tells all: a step passes the accumulator on, perhaps with an element, and reads nothing below it.
-        accumulated = inner[node.accumulator] = self.source(node.init, scope)
-        self._read_all([node.condition], inner)
-        accumulated |= self.source(node.step, inner)
-        return self.source(node.result, {**scope, node.accumulator: accumulated})

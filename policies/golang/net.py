@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from enum import Enum
 from ipaddress import IPv4Address, IPv6Address
 
 from policies.golang.strconv import clean, quote, utf8
@@ -86,19 +85,10 @@ _PORT = re.compile(rb"(?::[0-9]*+)?")
 _PATH_SUFFICIENT = re.compile(rb"[A-Za-z0-9_.~$&+,/:;=@!'()*\[\]%-]*+")
 _PERCENT = re.compile(rb"%(?s:.{0,2})")
 _ESCAPED = re.compile(rb"%[0-9A-Fa-f]{2}")
-_ALWAYS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"
+_PATH, _HOST = frozenset(_LETTERS + b"$&+,/:;=@"), frozenset(_LETTERS + b"!$&'()*+,;=:[]<>\"")
+"""What needs no escape in a path, and what may stand in a host."""
 _PARAMETERS_LIMIT = 10_000
-
-
-class UrlPart(Enum):
-    """A part of a URL. The value: the characters besides letters, digits and -_.~ that need no escape there."""
-
-    PATH = b"$&+,/:;=@"
-    HOST = b"!$&'()*+,;=:[]<>\""
-    ZONE = b"!$&'()*+,;=:[]<>\" "  # written like a host, but may be read with spaces
-    USER = b"$&+,;="
-    QUERY = b""
-    FRAGMENT = b"$&+,/:;=?@!()*"
 
 
 class UrlError(ValueError):
@@ -124,7 +114,7 @@ class WebUrl:
         """The path as it was written if that was kept, else escaped."""
         if self.raw_path and _PATH_SUFFICIENT.fullmatch(self.raw_path):
             return self.raw_path
-        return b"*" if self.path == b"*" else escape(self.path, UrlPart.PATH)
+        return b"*" if self.path == b"*" else _escaped(self.path)
 
     @property
     def hostname(self) -> bytes:
@@ -153,7 +143,7 @@ class WebUrl:
                 continue
             key, _, value = pair.partition(b"=")
             try:
-                name, content = unescape(key, UrlPart.QUERY), unescape(value, UrlPart.QUERY)
+                name, content = (_unescaped(part.replace(b"+", b" ")) for part in (key, value))
             except UrlError:
                 continue
             parameters.setdefault(name, []).append(content)
@@ -177,7 +167,7 @@ def parse_url(text: str) -> WebUrl:
     try:
         url = _parse(before, request=False)
         shown = raw
-        unescape(fragment, UrlPart.FRAGMENT)
+        _unescaped(fragment)
     except UrlError as error:
         raise UrlError(f"parse {quote(shown)}: {error}") from None
     return replace(url, text=url.text + raw[len(before) :])
@@ -199,116 +189,82 @@ def _parse(raw: bytes, *, request: bool) -> WebUrl:
     if not rest.startswith(b"/"):
         if scheme:
             return WebUrl(text, scheme, query=query)
-        _refuse_relative(rest, request=request)
+        if request:
+            raise UrlError("invalid URI for request")
+        if b":" in rest.partition(b"/")[0]:
+            raise UrlError("first path segment in URL cannot contain colon")
     host = b""
     if rest.startswith(b"//") and (scheme or (not request and not rest.startswith(b"///"))):
         slash = rest.find(b"/", 2)
         authority, rest = (rest[2:], b"") if slash < 0 else (rest[2:slash], rest[slash:])
-        host = _authority(scheme, authority)
-    path = unescape(rest, UrlPart.PATH)
-    raw_path = b"" if escape(path, UrlPart.PATH) == rest else rest
+        userinfo, at, host = authority.rpartition(b"@")
+        host = _host(scheme, host)
+        if at and not _USERINFO.fullmatch(userinfo):
+            raise UrlError("net/url: invalid userinfo")
+        _unescaped(userinfo)
+    path = _unescaped(rest)
+    raw_path = b"" if _escaped(path) == rest else rest
     return WebUrl(text, scheme, host, path, raw_path, query)
 
 
-def _refuse_relative(rest: bytes, *, request: bool) -> None:
-    if request:
-        raise UrlError("invalid URI for request")
-    if b":" in rest.partition(b"/")[0]:
-        raise UrlError("first path segment in URL cannot contain colon")
-
-
-def _authority(scheme: bytes, authority: bytes) -> bytes:
-    """The host; a user and password before it have to be valid."""
-    userinfo, at, rest = authority.rpartition(b"@")
-    host = _host(scheme, rest)
-    if at:
-        if not _USERINFO.fullmatch(userinfo):
-            raise UrlError("net/url: invalid userinfo")
-        unescape(userinfo, UrlPart.USER)
-    return host
-
-
 def _host(scheme: bytes, host: bytes) -> bytes:
+    """A host and its port; an IPv6 address stands in brackets."""
     bracket = host.rfind(b"[")
-    if bracket > 0:
-        raise UrlError("invalid IP-literal")
-    if bracket == 0:
-        return _literal(host)
-    colon = host.find(b":") if scheme in {b"http", b"https"} else host.rfind(b":")
-    if colon >= 0:
-        _check_port(host[colon:])
-    return unescape(host, UrlPart.HOST)
-
-
-def _literal(host: bytes) -> bytes:
-    """An IPv6 address in brackets, with or without a port."""
-    closing = host.rfind(b"]")
-    if closing < 0:
-        raise UrlError("missing ']' in host")
-    _check_port(host[closing + 1 :])
-    name = host[1:closing]
-    zone = name.find(b"%25")
-    if zone >= 0:
-        plain = unescape(name[:zone], UrlPart.HOST) + unescape(name[zone:], UrlPart.ZONE)
+    if bracket < 0:
+        colon = host.find(b":") if scheme in {b"http", b"https"} else host.rfind(b":")
+        name, port = (host, b"") if colon < 0 else (host[:colon], host[colon:])
     else:
-        plain = unescape(name, UrlPart.HOST)
+        closing = host.rfind(b"]")
+        if bracket > 0:
+            raise UrlError("invalid IP-literal")
+        if closing < 0:
+            raise UrlError("missing ']' in host")
+        name, port = host[1:closing], host[closing + 1 :]
+    if not _PORT.fullmatch(port):
+        raise UrlError(f"invalid port {quote(port)} after host")
+    if bracket < 0:
+        return _unescaped_host(host)
+    plain, percent, zone = name.partition(b"%25")
+    plain = _unescaped_host(plain) + _unescaped_host(percent + zone, in_zone=True)
     try:
         address = parse_address(plain.decode(errors="surrogateescape"))
     except AddressError as error:
         raise UrlError(f"invalid host: {error}") from None
     if address.bits == IPV4_BITS:
         raise UrlError("invalid IP-literal")
-    return b"[" + plain + b"]" + host[closing + 1 :]
+    return b"[" + plain + b"]" + port
 
 
-def _check_port(port: bytes) -> None:
-    if not _PORT.fullmatch(port):
-        raise UrlError(f"invalid port {quote(port)} after host")
+def _escaped(path: bytes) -> bytes:
+    """A path with %XX for each byte that may not stand in it."""
+    if _PATH.issuperset(path):
+        return path
+    return b"".join([bytes((code,)) if code in _PATH else b"%%%02X" % code for code in path])
 
 
-def escape(raw: bytes, part: UrlPart) -> bytes:
-    """The bytes with %XX for each one that the part may not contain unescaped."""
-    allowed = _ALWAYS | frozenset(part.value)
-    if allowed.issuperset(raw):
-        return raw
-    table = [bytes((code,)) if code in allowed else b"%%%02X" % code for code in range(256)]
-    return b"".join([table[code] for code in raw])
+def _unescaped(raw: bytes) -> bytes:
+    """The bytes without escapes. Raises UrlError for a bad one."""
+    for match in _PERCENT.finditer(raw):
+        if not _ESCAPED.fullmatch(match[0]):
+            raise UrlError(f"invalid URL escape {quote(match[0])}")
+    return _ESCAPED.sub(lambda match: bytes((int(match[0][1:], 16),)), raw)
 
 
-def unescape(raw: bytes, part: UrlPart) -> bytes:
-    """The bytes without escapes. Raises UrlError for a bad escape, and for a character that is invalid in a host."""
-    if part in {UrlPart.HOST, UrlPart.ZONE}:
-        _check_host(raw, part)
-    else:
-        for match in _PERCENT.finditer(raw):
-            if not _ESCAPED.fullmatch(match[0]):
-                raise _bad_escape(match[0])
-    if part is UrlPart.QUERY:
-        raw = raw.replace(b"+", b" ")
-    return _ESCAPED.sub(lambda match: bytes((int(match[0][1:], 16),)), raw) if b"%" in raw else raw
-
-
-def _check_host(raw: bytes, part: UrlPart) -> None:
-    """Raises UrlError for an invalid character or escape.
+def _unescaped_host(raw: bytes, *, in_zone: bool = False) -> bytes:
+    """The bytes without escapes. Raises UrlError for an invalid character or escape.
 
     In a host only bytes beyond ASCII may be escaped, in a zone also a space and the characters of a host.
     """
-    allowed = _ALWAYS | frozenset(UrlPart.HOST.value)
     at = 0
     while at < len(raw):
-        if raw[at] == 0x25:  # %
-            escaped = raw[at : at + 3]
-            if not _ESCAPED.fullmatch(escaped):
-                raise _bad_escape(escaped)
-            code = int(escaped[1:], 16)
-            if escaped != b"%25" and (code < 0x80 if part is UrlPart.HOST else code not in allowed and code != 0x20):
-                raise _bad_escape(escaped)
-            at += 3
+        escaped = raw[at : at + 3]
+        if not escaped.startswith(b"%"):
+            if raw[at] < 0x80 and raw[at] not in _HOST:
+                raise UrlError(f"invalid character {quote(raw[at : at + 1])} in host name")
+            at += 1
             continue
-        if raw[at] < 0x80 and raw[at] not in allowed:
-            raise UrlError(f"invalid character {quote(raw[at : at + 1])} in host name")
-        at += 1
-
-
-def _bad_escape(escaped: bytes) -> UrlError:
-    return UrlError(f"invalid URL escape {quote(escaped)}")
+        code = int(escaped[1:], 16) if _ESCAPED.fullmatch(escaped) else -1
+        if code < 0 or (escaped != b"%25" and (code not in _HOST and code != 0x20 if in_zone else code < 0x80)):
+            raise UrlError(f"invalid URL escape {quote(escaped)}")
+        at += 3
+    return _unescaped(raw)

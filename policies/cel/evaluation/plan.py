@@ -67,14 +67,30 @@ def plan(node: ast.Node) -> Step:  # noqa: PLR0911 - one return per kind of node
                 raise PlanError(node, f"reference to undefined type: {node.name}", hint)
             return Read(_named(node.name))
         case ast.Select():
-            return _select(node)
+            if node.name is not None:
+                return Read(_named(node.name))
+            attribute, kind = _attribute(plan(node.operand)), Presence if node.test_only else Qualifier
+            attribute.add(kind(Constant(node.field), typed=_is_part(node.operand)))
+            return Read(attribute, presence=node.test_only)
         case ast.Call():
             special = _CALLS.get(node.function)
             return _call(node, list(map(plan, node.arguments))) if special is None else special(node)
         case ast.ListLiteral():
             return _list(node)
         case ast.MapLiteral():
-            return _map(node)
+            entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
+
+            def build(run: Run) -> Outcome:
+                values: dict[Value, Value] = {}
+                for key_step, value_step, optional in entries:
+                    key = key_step.evaluate(run)
+                    if failed(key):
+                        return key
+                    if failure := _entry(values, key, value_step.evaluate(run), optional=optional):
+                        return failure
+                return values
+
+            return _literal(build, MAP_CREATION, (part for key, value, _ in entries for part in (key, value)))
         case ast.StructLiteral():
             return _struct(node)
         case ast.Comprehension():
@@ -259,14 +275,6 @@ class Read(Step):
 
 def _attribute(step: Step) -> Attribute:
     return step.attribute if isinstance(step, Read) and not step.presence else Attribute(step.evaluate)
-
-
-def _select(node: ast.Select) -> Step:
-    if node.name is not None:
-        return Read(_named(node.name))
-    attribute, kind = _attribute(plan(node.operand)), Presence if node.test_only else Qualifier
-    attribute.add(kind(Constant(node.field), typed=_is_part(node.operand)))
-    return Read(attribute, presence=node.test_only)
 
 
 def _is_part(node: ast.Node) -> bool:
@@ -504,22 +512,6 @@ def _entry(values: dict[Value, Value], key: Value, value: Outcome, *, optional: 
     else:
         values[key] = value
     return None
-
-
-def _map(node: ast.MapLiteral) -> Step:
-    entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
-
-    def build(run: Run) -> Outcome:
-        values: dict[Value, Value] = {}
-        for key_step, value_step, optional in entries:
-            key = key_step.evaluate(run)
-            if failed(key):
-                return key
-            if failure := _entry(values, key, value_step.evaluate(run), optional=optional):
-                return failure
-        return values
-
-    return _literal(build, MAP_CREATION, (part for key, value, _ in entries for part in (key, value)))
 
 
 def _struct(node: ast.StructLiteral) -> Step:

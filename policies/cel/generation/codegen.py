@@ -8,16 +8,29 @@ under which it computes something must match the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import Any
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.evaluation.plan import CONVERSIONS, membership, plan
 from policies.cel.evaluation.run import Constant, failed
-from policies.cel.generation import emitter, inline
-from policies.cel.generation.inline import certain_loops, generate_loop
+from policies.cel.generation import inline
+from policies.cel.generation.inline import (
+    INDEX,
+    UnsupportedError,
+    certain_loops,
+    chooses,
+    generate_loop,
+    is_constant,
+    is_optional,
+    is_patch,
+    trusted,
+)
 from policies.cel.generation.support import BETWEEN_LOOKS, NAMESPACE
+from policies.cel.kubernetes import VARIABLES
 from policies.cel.syntax import ast
 from policies.cel.types import BOOL, STRING, Kind
 from policies.cel.values import Value
@@ -26,23 +39,118 @@ from policies.engine.interruption import Expired
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
-class Generator(emitter.Emitter):
-    """Writes the body of the function of one expression; of no certain one, without a tree."""
+Path = tuple[str, ...]
+"""A chain of selections: the generated name of its root, then the fields."""
+Facts = dict[Path, str]
+"""Known values of paths: the generated names that hold them."""
+_WRITTEN = (str, int, bool, type(None))
+# CPython refuses more than 20 nested loops and `try` statements, and more than 100 levels of indentation.
+_MOST_LOOPS = 18
+_DEEPEST = 90
+LONGEST = 100_000
+"""The most characters of a function. Python compiles so many in 20 to 50 ms, while everything else waits."""
+
+
+class Generator:
+    """Writes the body of the function of one expression; of no certain one, without a tree.
+
+    certain: ids of the macros before which the code leaves nothing to be computed. roots: variables of the activation,
+    with their generated names. scopes: the generated names of the variables of macros. room: for how many more
+    characters there is room. charged: the sum of all costs that do not depend on values.
+    """
 
     def __init__(self, tree: ast.Node | None) -> None:
-        super().__init__(frozenset() if tree is None else certain_loops(tree))
-        self.roots: dict[str, str] = {}  # variables of the activation, with their generated names
+        self.certain = frozenset[int]() if tree is None else certain_loops(tree)
+        self.roots: dict[str, str] = {}
+        self.scopes: list[dict[str, str]] = []
+        self.lines: list[str] = []
+        self.constants: dict[str, Value] = {}
+        self.known: Facts = {}
+        self.room: float = LONGEST
+        self.charged = 0
+        self._names: dict[int, str] = {}  # of constants, by id
+        self.depth = 1
+        self._loops = 0
+        self._temporaries = 0
+        self._cost = 0
+
+    # Lines and names
+
+    def temporary(self) -> str:
+        """A new name."""
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def line(self, text: str) -> None:
+        """Write one statement."""
+        self.room -= len(text)
+        if self.room < 0:
+            raise UnsupportedError
+        self.lines.append(f"{' ' * self.depth}{text}")
+
+    def atom(self, expression: str) -> str:
+        """A name for an expression, so that its value can be used more than once."""
+        if expression.isidentifier() and not iskeyword(expression):
+            return expression
+        name = self.temporary()
+        self.line(f"{name} = {expression}")
+        return name
+
+    def constant(self, value: Value) -> str:
+        """A literal for a plain value, a generated name for any other."""
+        if value.__class__ in _WRITTEN:
+            return repr(value)
+        return self.bound(value)
+
+    def bound(self, value: Value) -> str:
+        """A generated name for an object: a function, a compiled pattern, a Duration."""
+        name = self._names.setdefault(id(value), f"k{len(self.constants)}")
+        self.constants[name] = value
+        return name
+
+    def charge(self, cost: int) -> None:
+        """Add a cost that is the same whenever this place is reached. Costs are summed until the code branches."""
+        self._cost += cost
+        self.charged += max(cost, 0)
+
+    def settle(self) -> None:
+        """Write a statement for the costs charged so far."""
+        if self._cost:
+            self.line(f"cost += {self._cost}" if self._cost > 0 else f"cost -= {-self._cost}")
+            self._cost = 0
+
+    @contextmanager
+    def block(self, header: str, facts: Facts | None = None) -> Iterator[None]:
+        """The statements under a header. `facts`, and facts found inside, hold only there."""
+        self.settle()
+        self.line(header)
+        loops = self._loops
+        self._loops += not header.startswith(("if", "else"))
+        if self.depth >= _DEEPEST or self._loops > _MOST_LOOPS:
+            raise UnsupportedError
+        known, self.known = self.known, {**self.known, **(facts or {})}
+        self.depth += 1
+        size = len(self.lines)
+        yield
+        self.settle()
+        if len(self.lines) == size:
+            self.line("pass")
+        self.depth -= 1
+        self._loops = loops
+        self.known = known
+
+    # Values
 
     def name(self, name: str) -> str:
         """The generated name of a variable."""
         if name.startswith("."):
-            raise emitter.UnsupportedError  # one that a macro's variable hides; nobody writes it
+            raise UnsupportedError  # one that a macro's variable hides; nobody writes it
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return self.roots.setdefault(name, f"r{len(self.roots)}")
 
-    def value(self, node: ast.Node) -> str:  # noqa: PLR0911 - one return per kind of node
+    def value(self, node: ast.Node) -> str:  # noqa: PLR0911, PLR0912 - one return per kind of node
         """An expression for a node's value. It may be used only once."""
         match node:
             case ast.Literal():
@@ -51,13 +159,26 @@ class Generator(emitter.Emitter):
                 return self.constant(node.constant[0])
             case ast.Ident() | ast.Select():
                 presence = isinstance(node, ast.Select) and node.test_only
-                self.charge(0 if presence or emitter.chooses(node) else 1)
+                self.charge(0 if presence or chooses(node) else 1)
                 return self.attribute(node)
             case ast.Call():
                 return self._call(node)
             case ast.ListLiteral():
-                return self._list(node)
-            case ast.MapLiteral() if emitter.is_constant(node):
+                if is_constant(node):
+                    return self._constant_of(node)
+                self.charge(LIST_CREATION)
+                if not node.optional:
+                    return f"[{', '.join(self.value(element) for element in node.elements)}]"
+                result = self.atom("[]")
+                for index, element in enumerate(node.elements):
+                    if index in node.optional:
+                        content = self.atom(self._content(element))
+                        with self.block(f"if {content} is not ABSENT:"):
+                            self.line(f"{result}.append({content})")
+                    else:
+                        self.line(f"{result}.append({self.value(element)})")
+                return result
+            case ast.MapLiteral() if is_constant(node):
                 return self._constant_of(node)
             case ast.MapLiteral():
                 self.charge(MAP_CREATION)
@@ -69,12 +190,12 @@ class Generator(emitter.Emitter):
             case ast.Comprehension():
                 return generate_loop(self, node)
             case _:
-                raise emitter.UnsupportedError
+                raise UnsupportedError
 
     def truth(self, node: ast.Node) -> str:
         """An expression for a node's value that is certainly true or false."""
         expression = self.value(node)
-        if node.type == BOOL and emitter.trusted(node):
+        if node.type == BOOL and trusted(node):
             return expression
         name = self.atom(expression)
         self.line(f"if {name} is not True and {name} is not False: fail()")
@@ -82,7 +203,7 @@ class Generator(emitter.Emitter):
 
     # Attributes
 
-    def attribute(self, node: ast.Node) -> str:  # noqa: PLR0911 - one return per kind of node
+    def attribute(self, node: ast.Node) -> str:  # noqa: PLR0911, PLR0912 - one return per kind of node
         """A chain of selections without the cost of the whole. Branches of `?:` and computed indices do not pay it."""
         match node:
             case ast.Ident() if node.constant is None:
@@ -91,7 +212,7 @@ class Generator(emitter.Emitter):
                 return self.name(node.name)
             case ast.Select() if node.constant is None and node.test_only:
                 return self.presence(node)[0]
-            case ast.Select() if node.constant is None and emitter.is_optional(node.operand):
+            case ast.Select() if node.constant is None and is_optional(node.operand):
                 return f"wrap({self._behind_optional(node.operand, node.field)})"
             case ast.Select() if node.constant is None:
                 self.charge(1)
@@ -102,8 +223,16 @@ class Generator(emitter.Emitter):
                     self.charge(1)
                     operand = operand.operand
                 return self.known[path]
-            case ast.Call(function="_[_]") if not emitter.is_optional(node.arguments[0]):
-                return self._index(node)
+            case ast.Call(function="_[_]") if not is_optional(node.arguments[0]):
+                self.charge(1)
+                target, key = node.arguments
+                above, index = self._operand(target), self._key(key)
+                if key.type == STRING and trusted(key):
+                    return f"{above}[{index}]"
+                above = self.atom(above)
+                if isinstance(key, ast.Literal) and key.value.__class__ is int and key.value >= 0:
+                    return f"({above}[{index}] if {above}.__class__ is list else qualify({above}, {index}))"
+                return f"item({above}, {index})"
             case ast.Call(function="_[_]" | "_?._" | "_[?_]"):
                 return f"wrap({self.optional_attribute(node)})"
             case ast.Call(function="_?_:_"):
@@ -112,11 +241,11 @@ class Generator(emitter.Emitter):
                 return self.value(node)
 
     def _operand(self, node: ast.Node) -> str:
-        if emitter.is_optional(node) or emitter.is_patch(node):
-            raise emitter.UnsupportedError  # selections from an optional are optional themselves
-        return self._constant_of(node) if emitter.is_constant(node) else self.attribute(node)
+        if is_optional(node) or is_patch(node):
+            raise UnsupportedError  # selections from an optional are optional themselves
+        return self._constant_of(node) if is_constant(node) else self.attribute(node)
 
-    def path(self, node: ast.Node) -> emitter.Path | None:
+    def path(self, node: ast.Node) -> Path | None:
         """The path of a node that is a chain of selections, with the generated name of its root; None for others."""
         fields: list[str] = []
         while isinstance(node, ast.Select) and node.name is None and node.constant is None and not node.test_only:
@@ -126,35 +255,23 @@ class Generator(emitter.Emitter):
             return None
         return (self.name(node.name), *reversed(fields))
 
-    def presence(self, node: ast.Select) -> tuple[str, emitter.Facts]:
+    def presence(self, node: ast.Select) -> tuple[str, Facts]:
         """An expression for `has(a.b)`, and the facts if it holds: the value of `a.b`."""
-        if emitter.chooses(node):
-            raise emitter.UnsupportedError  # `has((a ? b : c).d)` costs something else in each release
+        if chooses(node):
+            raise UnsupportedError  # `has((a ? b : c).d)` costs something else in each release
         self.charge(1)
         operand = self.atom(self._operand(node.operand))
         path = self.path(node.operand)
-        if path is None or emitter.is_variables(node.operand):
+        if path is None or node.operand.type == VARIABLES:
             name = repr(node.field)
             return f"({name} in {operand} if {operand}.__class__ is dict else has({operand}, {name}))", {}
         content = self.temporary()
         self.line(f"{content} = {operand}.get({node.field!r}, ABSENT)")
         return f"{content} is not ABSENT", {(*path, node.field): content}
 
-    def _index(self, node: ast.Call) -> str:
-        self.charge(1)
-        target, key = node.arguments
-        operand = self._operand(target)
-        index = self._key(key)
-        if key.type == STRING and emitter.trusted(key):
-            return f"{operand}[{index}]"
-        operand = self.atom(operand)
-        if isinstance(key, ast.Literal) and key.value.__class__ is int and key.value >= 0:
-            return f"({operand}[{index}] if {operand}.__class__ is list else qualify({operand}, {index}))"
-        return f"item({operand}, {index})"
-
     def _key(self, node: ast.Node) -> str:
         if isinstance(node, ast.Ident | ast.Select) or (
-            isinstance(node, ast.Call) and node.function in (*emitter.INDEX, "_?_:_")
+            isinstance(node, ast.Call) and node.function in (*INDEX, "_?_:_")
         ):
             return self.attribute(node)
         return self.value(node)
@@ -163,15 +280,15 @@ class Generator(emitter.Emitter):
 
     def optional(self, node: ast.Node) -> str:
         """A name for the content of an optional, or ABSENT. This avoids making an Optional."""
-        if isinstance(node, ast.Select) and emitter.is_optional(node.operand) and not node.test_only:
-            self.charge(0 if emitter.chooses(node) else 1)
+        if isinstance(node, ast.Select) and is_optional(node.operand) and not node.test_only:
+            self.charge(0 if chooses(node) else 1)
             return self._behind_optional(node.operand, node.field)
         if (
             isinstance(node, ast.Call)
-            and node.function in emitter.INDEX
-            and (node.function != "_[_]" or emitter.is_optional(node.arguments[0]))
+            and node.function in INDEX
+            and (node.function != "_[_]" or is_optional(node.arguments[0]))
         ):
-            self.charge(0 if emitter.chooses(node) else 1)
+            self.charge(0 if chooses(node) else 1)
             return self.optional_attribute(node)
         if isinstance(node, ast.Call) and node.function == "optional.none":
             self.charge(1)
@@ -188,23 +305,23 @@ class Generator(emitter.Emitter):
 
     def _behind_optional(self, target: ast.Node, key: Value | ast.Node) -> str:
         result = self.temporary()
-        if emitter.is_optional(target):
+        if is_optional(target):
             above = self._optional_above(target)
             self.line(f"{result} = {above}")
             with self.block(f"if {result} is not ABSENT:"):
                 self._get(result, result, key)
-        elif emitter.is_variables(target):
-            raise emitter.UnsupportedError
+        elif target.type == VARIABLES:
+            raise UnsupportedError
         else:
             self._get(result, self._operand(target), key)
         return result
 
     def _optional_above(self, target: ast.Node) -> str:
-        if isinstance(target, ast.Call) and target.function in emitter.INDEX:
+        if isinstance(target, ast.Call) and target.function in INDEX:
             return self.optional_attribute(target)
-        if isinstance(target, ast.Select) and not target.test_only and emitter.is_optional(target.operand):
+        if isinstance(target, ast.Select) and not target.test_only and is_optional(target.operand):
             return self._behind_optional(target.operand, target.field)
-        raise emitter.UnsupportedError
+        raise UnsupportedError
 
     def _get(self, result: str, operand: str, key: Value | ast.Node) -> None:
         if key.__class__ is str:
@@ -224,12 +341,20 @@ class Generator(emitter.Emitter):
             case "_?_:_":
                 return self.choice(node)
             case "_[_]" | "_[?_]" | "_?._":
-                self.charge(0 if emitter.chooses(node) else 1)
+                self.charge(0 if chooses(node) else 1)
                 return self.attribute(node)
             case "@not_strictly_false":
-                raise emitter.UnsupportedError  # it occurs only in macros, which handle it themselves
+                raise UnsupportedError  # it occurs only in macros, which handle it themselves
             case "or" | "orValue":
-                return self._alternative(node)
+                left, right = node.arguments
+                unwraps = node.function == "orValue"
+                if not is_optional(left) or not (unwraps or is_optional(right)):
+                    raise UnsupportedError
+                name = self.temporary()
+                self.line(f"{name} = {self.optional(left)}")
+                with self.block(f"if {name} is ABSENT:"):
+                    self.line(f"{name} = {self.value(right) if unwraps else self.optional(right)}")
+                return name if unwraps else f"wrap({name})"
             case "hasValue":
                 self.charge(1)
                 return f"({self.atom(self.optional(node.arguments[0]))} is not ABSENT)"
@@ -242,42 +367,28 @@ class Generator(emitter.Emitter):
                 folded = self._folded(node)
                 return folded if folded is not None else inline.generate(self, node)
 
-    def _alternative(self, node: ast.Call) -> str:
-        """`a.orValue(b)` and `a.or(b)`, which evaluate b only if a has no value."""
-        left, right = node.arguments
-        unwraps = node.function == "orValue"
-        if not emitter.is_optional(left) or not (unwraps or emitter.is_optional(right)):
-            raise emitter.UnsupportedError
-        name = self.temporary()
-        self.line(f"{name} = {self.optional(left)}")
-        with self.block(f"if {name} is ABSENT:"):
-            self.line(f"{name} = {self.value(right) if unwraps else self.optional(right)}")
-        return name if unwraps else f"wrap({name})"
-
     def _folded(self, node: ast.Call) -> str | None:
         """A constant or look-up for a conversion of literals or a search in literals, as in `plan.py`."""
         given = node.arguments
         if node.function == "@in" and isinstance(node.args[1], ast.ListLiteral):
-            return self._membership(node, node.args[1])
+            container = node.args[1]
+            if not container.elements:
+                return self.constant(False)  # noqa: FBT003
+            values = [element.value for element in container.elements if isinstance(element, ast.Literal)]
+            if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
+                return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
+            step = plan(container) if is_constant(container) else None
+            contains = membership(step.value) if isinstance(step, Constant) else None
+            return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
         if len(given) == 1 and isinstance(
             given[0], ast.Literal | ast.Ident | ast.Call | ast.ListLiteral | ast.MapLiteral
         ):
-            folded = plan(node) if node.function in CONVERSIONS and emitter.is_constant(given[0]) else None
+            folded = plan(node) if node.function in CONVERSIONS and is_constant(given[0]) else None
             if isinstance(folded, Constant):
                 return self.constant(folded.value)
         return None
 
-    def _membership(self, node: ast.Call, container: ast.ListLiteral) -> str | None:
-        if not container.elements:
-            return self.constant(False)  # noqa: FBT003
-        values = [element.value for element in container.elements if isinstance(element, ast.Literal)]
-        if len(values) == len(container.elements) and all(value.__class__ is str for value in values):
-            return f"({self.value(node.args[0])} in {self.bound(frozenset(values))})"
-        step = plan(container) if emitter.is_constant(container) else None
-        contains = membership(step.value) if isinstance(step, Constant) else None
-        return None if contains is None else f"{self.bound(contains)}({self.value(node.args[0])})"
-
-    def condition(self, node: ast.Node) -> tuple[str, emitter.Facts, emitter.Facts]:
+    def condition(self, node: ast.Node) -> tuple[str, Facts, Facts]:
         """An expression that is true or false, with the facts if it holds and those if it does not."""
         if isinstance(node, ast.Select) and node.test_only:
             expression, facts = self.presence(node)
@@ -290,7 +401,7 @@ class Generator(emitter.Emitter):
             return self._logic(node)
         return self.truth(node), {}, {}
 
-    def _logic(self, node: ast.Call) -> tuple[str, emitter.Facts, emitter.Facts]:
+    def _logic(self, node: ast.Call) -> tuple[str, Facts, Facts]:
         """If `a && b` holds, both sides do. If `a || b` does not hold, neither side does."""
         conjunction = node.function == "_&&_"
         result = self.temporary()
@@ -305,8 +416,8 @@ class Generator(emitter.Emitter):
 
     def choice(self, node: ast.Call) -> str:
         """`a ? b : c`. Branches that are attributes do not cost 1 as usual."""
-        if emitter.is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
-            raise emitter.UnsupportedError  # the reference unwraps such contents
+        if is_optional(node) and (node.type is None or node.type.parameters[0].kind in _REFLECTED):
+            raise UnsupportedError  # the reference unwraps such contents
         result = self.temporary()
         condition, holds, holds_not = self.condition(node.args[0])
         with self.block(f"if {condition}:", holds):
@@ -317,24 +428,8 @@ class Generator(emitter.Emitter):
 
     # Literals
 
-    def _list(self, node: ast.ListLiteral) -> str:
-        if emitter.is_constant(node):
-            return self._constant_of(node)
-        self.charge(LIST_CREATION)
-        if not node.optional:
-            return f"[{', '.join(self.value(element) for element in node.elements)}]"
-        result = self.atom("[]")
-        for index, element in enumerate(node.elements):
-            if index in node.optional:
-                content = self.atom(self._content(element))
-                with self.block(f"if {content} is not ABSENT:"):
-                    self.line(f"{result}.append({content})")
-            else:
-                self.line(f"{result}.append({self.value(element)})")
-        return result
-
     def _content(self, node: ast.Node) -> str:
-        return self.optional(node) if emitter.is_optional(node) else f"unwrap({self.value(node)})"
+        return self.optional(node) if is_optional(node) else f"unwrap({self.value(node)})"
 
     def _entries(self, entries: list[tuple[str, ast.Node, bool]]) -> str:
         if not any(optional for _, _, optional in entries):
@@ -355,7 +450,7 @@ class Generator(emitter.Emitter):
     def _constant_of(self, node: ast.Node) -> str:
         step = plan(node)
         if not isinstance(step, Constant) or failed(step.value):
-            raise emitter.UnsupportedError
+            raise UnsupportedError
         return self.bound(step.value)
 
 
@@ -381,7 +476,7 @@ def loaded(source: str, constants: Mapping[str, Value]) -> Any:
     """The function `evaluate` of generated source; None if the source is too complex for Python."""
     namespace = {**NAMESPACE, **constants}
     try:
-        exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102 - see emitter.py on what gets in
+        exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102 - see Generator on what gets in
     except (SyntaxError, RecursionError, MemoryError):
         return None
     # The function holds the namespace. Removing it avoids a cycle that would wait for the garbage collector.
@@ -395,7 +490,7 @@ def generate(tree: ast.Node) -> Generated | None:
         result = generator.value(tree)
         generator.settle()
         generator.line(f"return {result}, cost")
-    except (emitter.UnsupportedError, RecursionError):
+    except (UnsupportedError, RecursionError):
         return None
     head = ["def evaluate(names, limit, expired):", " cost = 0", f" mark = min(limit, {BETWEEN_LOOKS})"]
     head += [f" {generated} = names[{name!r}]" for name, generated in generator.roots.items()]

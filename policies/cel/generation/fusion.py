@@ -22,8 +22,8 @@ from typing import Protocol
 
 from policies.cel.activation import QUICK
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.generation.codegen import Generator, loaded
-from policies.cel.generation.emitter import LONGEST, Path, UnsupportedError, written_path
+from policies.cel.generation.codegen import LONGEST, Generator, Path, loaded
+from policies.cel.generation.inline import UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, variable
 from policies.cel.values import ABSENT, Value
@@ -115,7 +115,9 @@ class _Fusion(Generator):
     def source(self, parts: Sequence[Part | None]) -> str:
         with self.block("try:"):
             for position, part in enumerate(parts):
-                self._write(position, part)
+                ways: tuple[Callable[[Part], None], ...] = (self._validate, lambda _: self.line("fail()"))
+                if part is None or not any(self._is_written(position, part, validate) for validate in ways):
+                    self.line(f"asked.append({position})")
         self.line("except TimeLimitError_ as error:")
         self.line(" blame(error, at)")
         self.line(" raise")
@@ -168,22 +170,25 @@ class _Fusion(Generator):
 
     # Policies
 
-    def _write(self, position: int, part: Part | None) -> None:
-        """Write one policy: all of it, or at least its conditions; else it is always asked."""
-        ways: tuple[Callable[[Part], None], ...] = (self._validate, lambda _: self.line("fail()"))
-        if part is None or not any(self._is_written(position, part, validate) for validate in ways):
-            self.line(f"asked.append({position})")
-
     def _is_written(self, position: int, part: Part, validate: Callable[[Part], None]) -> bool:
         """Whether a policy could be written in a way."""
-        start, depth = len(self.lines), self._depth
+        start, depth = len(self.lines), self.depth
         self.room = min(self._left, _SHARE)
         try:
             with self._guarded(position):
-                self._write_part(position, part, validate)
+                self._part, self._here, self._own = part, set(), []
+                lasting: set[int] = set()
+                for expression in (*part.conditions, *part.validations, *part.variables.values()):
+                    _inputs(expression.tree, lasting)
+                self._lasting = frozenset(lasting)
+                if part.is_repeated:
+                    with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
+                        self._judge_here(part, validate)
+                else:
+                    self._judge_here(part, validate)
         except (UnsupportedError, RecursionError):
             del self.lines[start:]
-            self._depth, self._loops, self._cost, self.scopes, self.known = depth, 1, 0, [], {}
+            self.depth, self._loops, self._cost, self.scopes, self.known = depth, 1, 0, [], {}
         self.room = inf
         self._left -= sum(map(len, self.lines[start:]))
         return len(self.lines) > start
@@ -200,21 +205,9 @@ class _Fusion(Generator):
             self.line(f"asked.append({position})")
             self.line("cost = start")
 
-    def _write_part(self, position: int, part: Part, validate: Callable[[Part], None]) -> None:
-        self._part, self._here, self._own = part, set(), []
-        lasting: set[int] = set()
-        for expression in (*part.conditions, *part.validations, *part.variables.values()):
-            _inputs(expression.tree, lasting)
-        self._lasting = frozenset(lasting)
-        if part.is_repeated:
-            with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
-                self._judge_here(part, validate)
-        else:
-            self._judge_here(part, validate)
-
     def _judge_here(self, part: Part, validate: Callable[[Part], None]) -> None:
         """Write the policy, and before it what it reads, and that its variables are not evaluated yet."""
-        start, indent = len(self.lines), " " * self._depth
+        start, indent = len(self.lines), " " * self.depth
         conditions = []
         for condition in part.conditions:  # one with the same text in several policies is evaluated once
             memory = self._common.get(condition.text or "")

@@ -11,23 +11,118 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import ceil
+from typing import TYPE_CHECKING
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
 from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.binding import CallBinding, bind, literal_pattern, text_only
-from policies.cel.generation.emitter import Emitter, UnsupportedError, trusted
+from policies.cel.evaluation.plan import CONVERSIONS
 from policies.cel.generation.support import PASS
 from policies.cel.library.regex import compile_pattern
-from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, Node, Select, children
+from policies.cel.patchtypes import is_patch_type
+from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select, children
 from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import STRING, Kind
 from policies.cel.values import Value
 
+if TYPE_CHECKING:
+    from policies.cel.generation.codegen import Generator
+
+INDEX = ("_[_]", "_[?_]", "_?._")
+"""The functions that read from their first argument."""
+_PASSED_ON = frozenset({*INDEX, "or", "orValue", "value", "dyn"})
+_BUILDING = frozenset({"map", "filter", "transformList", "transformMap", "transformMapEntry"})
 _SCALAR = {Kind.BOOL, Kind.INT, Kind.UINT, Kind.DOUBLE, Kind.NULL, Kind.DURATION, Kind.TIMESTAMP, Kind.TYPE}
 _SHORT = 10  # characters that one unit of cost passes over
 
 
-def generate(generator: Emitter, node: Call) -> str:
+class UnsupportedError(Exception):
+    """What only the exact evaluator supports: a construct, or source that is too deep or too long for Python."""
+
+
+# What may be known of a tree beforehand
+
+
+def is_optional(node: Node) -> bool:
+    """Whether the value of a node is certainly an optional."""
+    if isinstance(node, Call) and node.function in ("_?._", "_[?_]"):
+        return True  # regardless of the type that the checker found
+    return node.type is not None and node.type.kind is Kind.OPAQUE and node.type.name == "optional_type"
+
+
+def is_patch(node: Node) -> bool:
+    """Whether a node is a part of `Object{}` or a JSONPatch."""
+    return node.type is not None and node.type.kind is Kind.STRUCT and is_patch_type(node.type.name)
+
+
+def is_constant(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
+    """Whether `plan.py` turns a node into a constant."""
+    match node:
+        case Literal():
+            return True
+        case Ident() | Select():
+            return node.constant is not None
+        case ListLiteral():
+            return all(map(is_constant, node.elements))
+        case MapLiteral():
+            return all(is_constant(entry.key) and is_constant(entry.value) for entry in node.entries)
+        case Call(function="@in"):
+            return isinstance(node.args[1], ListLiteral) and not node.args[1].elements
+        case Call():
+            given = node.arguments
+            return node.function in CONVERSIONS and len(given) == 1 and is_constant(given[0])
+        case _:
+            return False
+
+
+def written_path(node: Node) -> tuple[str, ...] | None:
+    """A chain as written. The same text may mean different variables; `request` alone is always the same."""
+    fields: list[str] = []
+    while isinstance(node, Select) and not node.test_only:
+        fields.append(node.field)
+        node = node.operand
+    return (node.name, *reversed(fields)) if isinstance(node, Ident) else None
+
+
+def chooses(node: Node) -> bool:
+    """Whether a chain begins with `a ? b : c`. Reading such a chain costs nothing."""
+    while True:
+        match node:
+            case Select() if node.name is None and node.constant is None:
+                node = node.operand
+            case Call() if node.function in INDEX:
+                node = node.arguments[0]
+            case Call():
+                return node.function == "_?_:_"
+            case _:
+                return False
+
+
+def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
+    """Whether the value of a node certainly has the class of its type. This does not cover the elements of a list."""
+    match node:
+        case Literal() | ListLiteral() | MapLiteral():
+            return True
+        case Select(test_only=True):
+            return True
+        case Select():
+            path = written_path(node)
+            return path is not None and path[0] == "request"
+        case Call(function="_?_:_"):
+            return trusted(node.args[1]) and trusted(node.args[2])
+        case Call():
+            results = {overload.result.kind for overload in node.overloads}
+            return node.function not in _PASSED_ON and results.isdisjoint((Kind.DYN, Kind.PARAMETER))
+        case Comprehension():
+            return node.macro in _BUILDING or node.macro.startswith(("all", "exists"))
+        case _:
+            return False
+
+
+# Calls
+
+
+def generate(generator: Generator, node: Call) -> str:
     """An expression for the value of a call. Charges the cost or writes code for it."""
     inlined = _INLINED.get(node.function)
     written = None if inlined is None else inlined(generator, node)
@@ -54,7 +149,7 @@ def generate(generator: Emitter, node: Call) -> str:
     return result
 
 
-def _charge_pass(generator: Emitter, size: str, factor: int = 1) -> None:
+def _charge_pass(generator: Generator, size: str, factor: int = 1) -> None:
     generator.line(f"cost += PASS[{size}]" + (f" * {factor}" if factor != 1 else ""))
 
 
@@ -94,7 +189,7 @@ def _is_scalar(node: Node) -> bool:
 # Equality
 
 
-def _equality(generator: Emitter, node: Call) -> str | None:
+def _equality(generator: Generator, node: Call) -> str | None:
     left, right = node.args
     if isinstance(left, Literal) and not isinstance(right, Literal):
         left, right = right, left
@@ -109,7 +204,7 @@ def _equality(generator: Emitter, node: Call) -> str | None:
     return f"not {expression}" if negated else expression
 
 
-def _with_literal(generator: Emitter, node: Node, literal: Literal) -> str | None:
+def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | None:
     """An expression for `x == literal`. The class of the literal decides which values can be equal."""
     value = literal.value
     if value.__class__ not in (str, int, bool, type(None)):
@@ -129,11 +224,11 @@ def _with_literal(generator: Emitter, node: Node, literal: Literal) -> str | Non
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
 
 
-def _charge_unless_empty(generator: Emitter, name: str) -> None:
+def _charge_unless_empty(generator: Generator, name: str) -> None:
     generator.line(f"if {name} or {name}.__class__ not in SIZED: cost += 1")
 
 
-def _charge_against_text(generator: Emitter, node: Node, name: str, length: int) -> None:
+def _charge_against_text(generator: Generator, node: Node, name: str, length: int) -> None:
     """Write the cost of a comparison with a text of known length. The shorter text counts."""
     if length == 0:
         return
@@ -148,7 +243,7 @@ def _charge_against_text(generator: Emitter, node: Node, name: str, length: int)
         generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
 
 
-def _charge_smaller(generator: Emitter, node: Call, names: list[str]) -> None:
+def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
     """Charge the cost of one pass over the smaller of two values."""
     if all(map(_is_scalar, node.args)):
         generator.charge(1)
@@ -165,12 +260,12 @@ def _charge_smaller(generator: Emitter, node: Call, names: list[str]) -> None:
 # Logic, sizes, membership, texts
 
 
-def _opposite(generator: Emitter, node: Call) -> str:
+def _opposite(generator: Generator, node: Call) -> str:
     generator.charge(1)
     return f"(not {generator.truth(node.args[0])})"
 
 
-def _size(generator: Emitter, node: Call) -> str:
+def _size(generator: Generator, node: Call) -> str:
     generator.charge(1)
     (argument,) = node.arguments
     expression = generator.value(argument)
@@ -179,7 +274,7 @@ def _size(generator: Emitter, node: Call) -> str:
     return f"length({expression})"
 
 
-def _membership(generator: Emitter, node: Call) -> str | None:
+def _membership(generator: Generator, node: Call) -> str | None:
     item, container = node.args
     if not _is_text(item) or container.type is None:
         return None
@@ -194,7 +289,7 @@ def _membership(generator: Emitter, node: Call) -> str | None:
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
 
 
-def _text_search(generator: Emitter, node: Call) -> str | None:
+def _text_search(generator: Generator, node: Call) -> str | None:
     """`startsWith`, `endsWith` and `contains` of a literal."""
     text, part = node.arguments
     if not isinstance(part, Literal) or part.value.__class__ is not str or len(part.value) >= len(PASS):
@@ -210,7 +305,7 @@ def _text_search(generator: Emitter, node: Call) -> str | None:
     return f"({name}.{node.function.lower()}({part.value!r}))"
 
 
-def _matches(generator: Emitter, node: Call) -> str | None:
+def _matches(generator: Generator, node: Call) -> str | None:
     text, _ = node.arguments
     pattern = literal_pattern(node)
     if pattern is None:
@@ -227,7 +322,7 @@ def _matches(generator: Emitter, node: Call) -> str | None:
     return search
 
 
-_INLINED: dict[str, Callable[[Emitter, Call], str | None]] = {
+_INLINED: dict[str, Callable[[Generator, Call], str | None]] = {
     "_==_": _equality,
     "_!=_": _equality,
     "!_": _opposite,
@@ -242,14 +337,14 @@ _ALL, _EXISTS = 3, 4
 _LOOK_AGAIN = {"all": 2, "exists": 3}
 
 
-def generate_loop(generator: Emitter, node: Comprehension) -> str:
+def generate_loop(generator: Generator, node: Comprehension) -> str:
     """An expression for the value of a macro."""
     binds = node.accumulator != ACCUMULATOR
     return _binding(generator, node) if binds else _LOOPS[node.macro](generator, node)
 
 
 @contextmanager
-def _loop(generator: Emitter, node: Comprehension) -> Iterator[str]:
+def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
     """The `for` statement; yields the name of the iterator."""
     over, kind = generator.value(node.range), _kind(node.range)
     if node.variable2 is not None:
@@ -265,7 +360,9 @@ def _loop(generator: Emitter, node: Comprehension) -> Iterator[str]:
         start = len(generator.lines)
         yield iterator
         generator.settle()
-        if not generator.surely_costs(start):  # it would never look at the clock; the exact evaluator counts turns
+        charge = f"{' ' * generator.depth}cost += "
+        if not any(line.startswith(charge) and line[len(charge) :].isdigit() for line in generator.lines[start:]):
+            # it would never look at the clock; the exact evaluator counts turns
             raise UnsupportedError
         looks = "guard(cost, limit, expired)"
         if id(node) in generator.certain:
@@ -274,7 +371,7 @@ def _loop(generator: Emitter, node: Comprehension) -> Iterator[str]:
         generator.scopes.pop()
 
 
-def _quantifier(generator: Emitter, node: Comprehension) -> str:
+def _quantifier(generator: Generator, node: Comprehension) -> str:
     """`all` ends at the first false, `exists` at the first true."""
     universal = node.macro == "all"
     result = generator.atom(repr(universal))
@@ -289,7 +386,7 @@ def _quantifier(generator: Emitter, node: Comprehension) -> str:
     return result
 
 
-def _exactly_one(generator: Emitter, node: Comprehension) -> str:
+def _exactly_one(generator: Generator, node: Comprehension) -> str:
     count = generator.atom("0 + 0")
     with _loop(generator, node):
         condition, *_ = generator.condition(node.body[0])
@@ -300,7 +397,7 @@ def _exactly_one(generator: Emitter, node: Comprehension) -> str:
     return f"({count} == 1)"
 
 
-def _building(generator: Emitter, node: Comprehension) -> str:
+def _building(generator: Generator, node: Comprehension) -> str:
     """`map`, `filter` and similar macros. The tree shows what the step appends and what it costs."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
@@ -319,7 +416,7 @@ def _kind(node: Node) -> Kind:
     return node.type.kind if node.type is not None else Kind.DYN
 
 
-def _append(generator: Emitter, step: Node, result: str) -> None:
+def _append(generator: Generator, step: Node, result: str) -> None:
     """`@result + [x]` or `cel.@mapInsert(@result, ...)`: costs 1 to read the result and 1 for the call."""
     assert isinstance(step, Call)  # noqa: S101 - macros are made so
     generator.charge(2)
@@ -331,7 +428,7 @@ def _append(generator: Emitter, step: Node, result: str) -> None:
     generator.line(f"{function}({result}, {', '.join(given)})")
 
 
-def _binding(generator: Emitter, node: Comprehension) -> str:
+def _binding(generator: Generator, node: Comprehension) -> str:
     """A name for a value in `optMap`, `optFlatMap` and `sortBy`. It must be used, as its first use incurs the cost."""
     if not _surely_used(node.result, node.accumulator):
         raise UnsupportedError
@@ -401,7 +498,7 @@ def _first_parts(node: Comprehension) -> Iterator[Node]:
         yield step.args[1]
 
 
-_LOOPS: dict[str, Callable[[Emitter, Comprehension], str]] = {
+_LOOPS: dict[str, Callable[[Generator, Comprehension], str]] = {
     "all": _quantifier,
     "exists": _quantifier,
     "exists_one": _exactly_one,

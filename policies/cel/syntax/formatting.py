@@ -224,20 +224,17 @@ class _Unparser:
                     more.append(self._at_least(level + 1, term))
                 return Group(*more, hangs=True)
             case function, _ if function in _OPERATORS:
-                return self._binary(node)
+                level, sign = _OPERATORS[node.function]
+                left, right = node.args
+                if level != SUM:
+                    return Group(self._at_least(level, left), Line(" "), f"{sign} ", self._at_least(level + 1, right))
+                parts: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
+                while isinstance(left, ast.Call) and left.function in _SUMS:
+                    sign, (left, right) = _OPERATORS[left.function][1], left.args
+                    parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
+                return Group(self._at_least(SUM, left), *parts, hangs=True)
             case function, _:
                 return Group(function, self._arguments(node))
-
-    def _binary(self, node: ast.Call) -> Group:
-        level, sign = _OPERATORS[node.function]
-        left, right = node.args
-        if level != SUM:
-            return Group(self._at_least(level, left), Line(" "), f"{sign} ", self._at_least(level + 1, right))
-        parts: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
-        while isinstance(left, ast.Call) and left.function in _SUMS:
-            sign, (left, right) = _OPERATORS[left.function][1], left.args
-            parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
-        return Group(self._at_least(SUM, left), *parts, hangs=True)
 
 
 def _field(name: str) -> str:

@@ -22,7 +22,6 @@ SORT = "@sortByAssociatedKeys"
 _TAKEN = {ACCUMULATOR, "__result__"}
 MOST_COPIES = 10_000
 """The nodes that the macros of one expression may copy. Of all expressions in tests and packs none copies over 21."""
-_SIMPLE = "argument must be a simple name"
 
 
 class MacroError(Exception):
@@ -36,24 +35,15 @@ class MacroError(Exception):
 class TooLargeError(Exception):
     """Nested macros would make the tree too large."""
 
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        hint = "each optMap and optFlatMap doubles what it is called on; put a part into a variable"
-        self.issue = Issue(position, "expression is too large when its macros are expanded", hint)
-
-
-@dataclass(slots=True)
-class Copies:
-    """How many nodes macros have copied in one expression."""
-
-    count: int = 0
-
 
 @dataclass(slots=True)
 class Expansion:
-    """One call of a macro. Its methods make nodes that replace it, with the place and the span of the call."""
+    """One call of a macro. Its methods make nodes that replace it, with the place and the span of the call.
 
-    copies: Copies
+    copies: the nodes that all macros of the expression have copied.
+    """
+
+    copies: list[ast.Node]
     macro: str
     target: ast.Node | None
     args: list[ast.Node]
@@ -82,26 +72,29 @@ class Expansion:
         return self.made(ast.Call, function, target, list(args))
 
     def fold(
-        self, over: ast.Node, variable: str, variable2: str | None, *parts: ast.Node, accumulator: str = ACCUMULATOR
+        self, over: ast.Node, names: tuple[str, str | None], *parts: ast.Node, accumulator: str = ACCUMULATOR
     ) -> ast.Node:
         """A comprehension. parts: the first value, the condition, the step and the result."""
-        body = tuple(self.args[1 if variable2 is None else 2 :])
-        return self.made(ast.Comprehension, over, variable, variable2, accumulator, *parts, self.macro, body)
+        body = tuple(self.args[1 if names[1] is None else 2 :])
+        return self.made(ast.Comprehension, over, *names, accumulator, *parts, self.macro, body)
 
     def over(self) -> ast.Node:
         """The list or map that the macro was called on."""
         assert self.target is not None  # noqa: S101 # the table has these macros for methods only
         return self.target
 
-
-Expander = Callable[[Expansion], ast.Node]
-
-
-def expand(expansion: Expansion) -> ast.Node | None:
-    """The expansion of a call; None if it is not a macro. Raises MacroError."""
-    table = FUNCTIONS if expansion.target is None else METHODS
-    expander = table.get((expansion.macro, len(expansion.args)))
-    return None if expander is None else expander(expansion)
+    def names(self, count: int, complaint: str = "argument must be a simple name") -> tuple[str, str | None]:
+        """The one or two names of variables among the arguments. Raises MacroError."""
+        first, second = self.args[0], self.args[count - 1]
+        name, name2 = _name(first, complaint), _name(second, complaint)
+        if count == 2 and name == name2:
+            hint = "the first variable is the index or key, the second the element or value; they need two names"
+            raise MacroError(second.position, f"duplicate variable name: {name}", hint)
+        for node, taken in ((first, name), (second, name2)):
+            if taken in _TAKEN:
+                hint = f"{taken} is kept for the macro itself; choose another name"
+                raise MacroError(node.position, "iteration variable overwrites accumulator variable", hint)
+        return name, name2 if count == 2 else None
 
 
 def _name(node: ast.Node, complaint: str) -> str:
@@ -109,21 +102,6 @@ def _name(node: ast.Node, complaint: str) -> str:
         return node.name
     hint = "a macro's variable is a plain name of your choice, such as x in items.all(x, x > 0)"
     raise MacroError(node.position, complaint, hint)
-
-
-def _free(name: str, node: ast.Node) -> str:
-    if name in _TAKEN:
-        hint = f"{name} is kept for the macro itself; choose another name"
-        raise MacroError(node.position, "iteration variable overwrites accumulator variable", hint)
-    return name
-
-
-def _variables(e: Expansion) -> tuple[str, str]:
-    first, second = (_name(node, _SIMPLE) for node in e.args[:2])
-    if first == second:
-        hint = "the first variable is the index or key, the second the element or value; they need two names"
-        raise MacroError(e.args[1].position, f"duplicate variable name: {first}", hint)
-    return _free(first, e.args[0]), _free(second, e.args[1])
 
 
 def _has(e: Expansion) -> ast.Node:
@@ -134,24 +112,21 @@ def _has(e: Expansion) -> ast.Node:
     raise MacroError(selected.position, "invalid argument to has() macro", hint)
 
 
-def _quantifier(e: Expansion, init: Value, condition: ast.Node, step: ast.Node, result: ast.Node) -> ast.Node:
-    names = (_free(_name(e.args[0], _SIMPLE), e.args[0]), None) if len(e.args) == 2 else _variables(e)
-    return e.fold(e.over(), *names, e.literal(init), condition, step, result)
-
-
-def _all(e: Expansion) -> ast.Node:
-    going_on = e.call("@not_strictly_false", e.ident())
-    return _quantifier(e, True, going_on, e.call("_&&_", e.ident(), e.args[-1]), e.ident())  # noqa: FBT003
-
-
-def _exists(e: Expansion) -> ast.Node:
-    going_on = e.call("@not_strictly_false", e.call("!_", e.ident()))
-    return _quantifier(e, False, going_on, e.call("_||_", e.ident(), e.args[-1]), e.ident())  # noqa: FBT003
-
-
-def _exists_one(e: Expansion) -> ast.Node:
-    step = _where(e, e.args[-1:], e.call("_+_", e.ident(), e.literal(1)))
-    return _quantifier(e, 0, e.literal(value=True), step, e.call("_==_", e.ident(), e.literal(1)))
+def _quantifier(e: Expansion) -> ast.Node:
+    names, body, result = e.names(len(e.args) - 1), e.args[-1], e.ident()
+    init: Value = e.macro == "all"
+    match e.macro:
+        case "all":
+            condition = e.call("@not_strictly_false", e.ident())
+            step = e.call("_&&_", e.ident(), body)
+        case "exists":
+            condition = e.call("@not_strictly_false", e.call("!_", e.ident()))
+            step = e.call("_||_", e.ident(), body)
+        case _:
+            init, condition = 0, e.literal(value=True)
+            step = e.call("_?_:_", body, e.call("_+_", e.ident(), e.literal(1)), e.ident())
+            result = e.call("_==_", e.ident(), e.literal(1))
+    return e.fold(e.over(), names, e.literal(init), condition, step, result)
 
 
 def _where(e: Expansion, condition: list[ast.Node], step: ast.Node) -> ast.Node:
@@ -161,45 +136,31 @@ def _where(e: Expansion, condition: list[ast.Node], step: ast.Node) -> ast.Node:
 
 def _listed(e: Expansion, over: ast.Node, condition: list[ast.Node], item: ast.Node) -> ast.Node:
     """A list with an item for each element that meets the optional condition."""
-    variable = _free(_name(e.args[0], "argument is not an identifier"), e.args[0])
+    names = e.names(1, "argument is not an identifier")
     step = _where(e, condition, e.call("_+_", e.ident(), e.items(item)))
-    return e.fold(over, variable, None, e.items(), e.literal(value=True), step, e.ident())
+    return e.fold(over, names, e.items(), e.literal(value=True), step, e.ident())
 
 
-def _map(e: Expansion) -> ast.Node:
-    return _listed(e, e.over(), e.args[1:-1], e.args[-1])
-
-
-def _transform(e: Expansion, init: ast.Node, step: Callable[[str], ast.Node]) -> ast.Node:
-    variable, variable2 = _variables(e)
-    stepped = _where(e, e.args[2:-1], step(variable))
-    return e.fold(e.over(), variable, variable2, init, e.literal(value=True), stepped, e.ident())
-
-
-def _transform_list(e: Expansion) -> ast.Node:
-    return _transform(e, e.items(), lambda _: e.call("_+_", e.ident(), e.items(e.args[-1])))
-
-
-def _transform_map(e: Expansion) -> ast.Node:
-    empty = e.made(ast.MapLiteral, [])
-    return _transform(e, empty, lambda key: e.call(MAP_INSERT, e.ident(), e.ident(key), e.args[-1]))
-
-
-def _transform_map_entry(e: Expansion) -> ast.Node:
-    return _transform(e, e.made(ast.MapLiteral, []), lambda _: e.call(MAP_INSERT, e.ident(), e.args[-1]))
+def _transform(e: Expansion) -> ast.Node:
+    first, second = e.names(2)
+    init, step = e.made(ast.MapLiteral, []), e.call(MAP_INSERT, e.ident(), e.args[-1])
+    if e.macro == "transformList":
+        init, step = e.items(), e.call("_+_", e.ident(), e.items(e.args[-1]))
+    elif e.macro == "transformMap":
+        step = e.call(MAP_INSERT, e.ident(), e.ident(first), e.args[-1])
+    step = _where(e, e.args[2:-1], step)
+    return e.fold(e.over(), (first, second), init, e.literal(value=True), step, e.ident())
 
 
 def _bound(e: Expansion, name: str, value: ast.Node, result: ast.Node) -> ast.Node:
     """A fold over an empty list, which only gives a value a name."""
-    return e.fold(e.items(), UNUSED, None, value, e.literal(value=False), e.ident(name), result, accumulator=name)
+    return e.fold(e.items(), (UNUSED, None), value, e.literal(value=False), e.ident(name), result, accumulator=name)
 
 
-def _optional_value(e: Expansion) -> ast.Node:
+def _optional(e: Expansion) -> ast.Node:
     name = _name(e.args[0], f"{e.macro}() variable name must be a simple identifier")
-    return _bound(e, name, e.call("value", target=_duplicate(e.over(), e.position, e.copies)), e.args[1])
-
-
-def _if_value(e: Expansion, then: ast.Node) -> ast.Node:
+    value = _bound(e, name, e.call("value", target=_copied(e, e.over())), e.args[1])
+    then = e.call("optional.of", value) if e.macro == "optMap" else value
     return e.call("_?_:_", e.call("hasValue", target=e.over()), then, e.call("optional.none"))
 
 
@@ -211,23 +172,20 @@ def _sort_by(e: Expansion) -> ast.Node:
     return _bound(e, SORT_INPUT, e.target, e.call(SORT, keys, target=e.ident(SORT_INPUT)))
 
 
-FUNCTIONS: dict[tuple[str, int], Expander] = {("has", 1): _has}
-METHODS: dict[tuple[str, int], Expander] = {
-    **dict.fromkeys((("all", 2), ("all", 3)), _all),
-    **dict.fromkeys((("exists", 2), ("exists", 3)), _exists),
-    **dict.fromkeys((("exists_one", 2), ("exists_one", 3), ("existsOne", 3)), _exists_one),
-    **dict.fromkeys((("map", 2), ("map", 3)), _map),
+FUNCTIONS: dict[tuple[str, int], Callable[[Expansion], ast.Node]] = {("has", 1): _has}
+METHODS: dict[tuple[str, int], Callable[[Expansion], ast.Node]] = {
+    **{(name, count): _quantifier for name in ("all", "exists", "exists_one") for count in (2, 3)},
+    ("existsOne", 3): _quantifier,
+    **dict.fromkeys((("map", 2), ("map", 3)), lambda e: _listed(e, e.over(), e.args[1:-1], e.args[-1])),
     ("filter", 2): lambda e: _listed(e, e.over(), e.args[1:], e.args[0]),
-    **dict.fromkeys((("transformList", 3), ("transformList", 4)), _transform_list),
-    **dict.fromkeys((("transformMap", 3), ("transformMap", 4)), _transform_map),
-    **dict.fromkeys((("transformMapEntry", 3), ("transformMapEntry", 4)), _transform_map_entry),
-    ("optMap", 2): lambda e: _if_value(e, e.call("optional.of", _optional_value(e))),
-    ("optFlatMap", 2): lambda e: _if_value(e, _optional_value(e)),
+    **{(f"transform{kind}", count): _transform for kind in ("List", "Map", "MapEntry") for count in (3, 4)},
+    **dict.fromkeys((("optMap", 2), ("optFlatMap", 2)), _optional),
     ("sortBy", 2): _sort_by,
 }
+"""The macros with their numbers of arguments. They raise MacroError for arguments that they do not accept."""
 
 
-def _duplicate(root: ast.Node, position: int, count: Copies) -> ast.Node:
+def _copied(e: Expansion, root: ast.Node) -> ast.Node:
     """A copy of a tree, made without recursion because a tree may be deeper than Python's stack.
 
     As in the reference, entries of maps and fields of messages get the place of the macro.
@@ -243,10 +201,10 @@ def _duplicate(root: ast.Node, position: int, count: Copies) -> ast.Node:
             setattr(node, name, made if isinstance(below, list) else made[0] if made else None)
             work += made
         if isinstance(node, (ast.Entry, ast.FieldValue)):
-            node.position = position
-        count.count += 1
-        if count.count > MOST_COPIES:
-            raise TooLargeError(position)
+            node.position = e.position
+        e.copies.append(node)
+        if len(e.copies) > MOST_COPIES:
+            raise TooLargeError(e.position)
     for node in copies.values():
         if isinstance(node, ast.Comprehension):
             node.body = tuple(copies[part] for part in node.body)

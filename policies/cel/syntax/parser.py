@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from policies.cel.recursion import deeply
 from policies.cel.syntax import ast, lexer
-from policies.cel.syntax.macros import Copies, Expansion, MacroError, TooLargeError, expand
+from policies.cel.syntax.macros import FUNCTIONS, METHODS, Expansion, MacroError, TooLargeError
 from policies.cel.syntax.source import NOWHERE, CompileError, Issue, Source
 from policies.cel.values import Value
 
@@ -49,9 +49,21 @@ def _parsed(source: Source, *, expand: bool, quoted: bool) -> ast.Node:
     try:
         node = parser.whole()
     except TooLargeError as error:
-        raise CompileError(source, [error.issue]) from None
+        hint = "each optMap and optFlatMap doubles what it is called on; put a part into a variable"
+        issue = Issue(error.args[0], "expression is too large when its macros are expanded", hint)
+        raise CompileError(source, [issue]) from None
     except _UnexpectedTokenError as error:
-        parser.issues.append(_unexpected(parser.tokens, parser.at, str(error)))
+        reason = str(error)
+        kind, text = parser.tokens.kinds[parser.at], parser.tokens.texts[parser.at]
+        if kind == lexer.ERROR:
+            reason = "CEL has no such token"
+        if kind == lexer.ERROR and text in "\"'":
+            message = "the string is not closed, or has an escape that CEL does not know; a backslash is written \\\\"
+        else:
+            cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+            shown = f"`{''.join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)}`"
+            message = f"unexpected {'end of the expression' if kind == lexer.END else shown}: {reason}"
+        parser.issues.append(Issue(parser.tokens.starts[parser.at], f"{_PREFIX}: {message}"))
     except _LimitError:
         raise CompileError(source, [Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")]) from None
     if parser.issues:
@@ -77,7 +89,7 @@ class _Parser:
         self._depths: dict[ast.Node, int] | None = None if len(self.kinds) <= MAX_DEPTH else {}
         self._too_deep = False
         self._messages = "{" in self.kinds
-        self._copies = Copies()
+        self._copies: list[ast.Node] = []
 
     def whole(self) -> ast.Node:
         """The tree of all tokens. Raises _UnexpectedTokenError at the first one that does not fit, and _LimitError."""
@@ -332,14 +344,14 @@ class _Parser:
                 args.append(self.inner())
             self.closed(")", ",")
         end = self.starts[self.at - 1] + 1
-        node = None
-        if self.expands:
+        macro = (FUNCTIONS if target is None else METHODS).get((function, len(args))) if self.expands else None
+        if macro is None:
+            node: ast.Node = ast.Call(function, target, args, position=position, start=start, end=end)
+        else:
             try:
-                node = expand(Expansion(self._copies, function, target, args, position, start, end))
+                node = macro(Expansion(self._copies, function, target, args, position, start, end))
             except MacroError as error:
                 node = self.failed(error.issue)
-        if node is None:
-            node = ast.Call(function, target, args, position=position, start=start, end=end)
         return self.measured(node, *args) if target is None else self.measured(node, target, *args, deeper=1)
 
     def items(self, closer: str, item: Callable[[], None]) -> int:
@@ -484,19 +496,6 @@ _TABLE = [(re.compile(pattern), hint) for pattern, hint in _HINTS]
 _CONTEXT = 2
 _LONGEST = 40  # characters of a token that are shown
 _PREFIX = "Syntax error"  # as in the reference
-
-
-def _unexpected(tokens: lexer.Tokens, at: int, reason: str) -> Issue:
-    kind, text = tokens.kinds[at], tokens.texts[at]
-    if kind == lexer.ERROR:
-        reason = "CEL has no such token"
-    if kind == lexer.ERROR and text in "\"'":
-        message = "the string is not closed, or has an escape that CEL does not know; a backslash is written \\\\"
-    else:
-        cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        shown = f"`{''.join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in cut)}`"
-        message = f"unexpected {'end of the expression' if kind == lexer.END else shown}: {reason}"
-    return Issue(tokens.starts[at], f"{_PREFIX}: {message}")
 
 
 def _hint(issue: Issue, text: str) -> str:

@@ -79,11 +79,14 @@ class Issue:
 
 
 class CompileError(Exception):
-    """Kubernetes refuses the expression. Holds all issues in the order of their places."""
+    """Kubernetes refuses the expression. Holds all issues in the order of their places.
 
-    def __init__(self, source: Source, issues: Iterable[Issue]) -> None:
+    message: all that Kubernetes says where it names no place.
+    """
+
+    def __init__(self, source: Source, issues: Iterable[Issue], *, message: str | None = None) -> None:
         super().__init__(source, issues)
-        self.source = source
+        self.source, self.message = source, message
         self.issues: tuple[Issue, ...] = tuple(sorted(issues, key=lambda issue: issue.position)[:ISSUES_LIMIT])
 
     def __str__(self) -> str:
@@ -91,13 +94,15 @@ class CompileError(Exception):
 
     def reference(self) -> str:
         """The first line that Kubernetes prints."""
+        if self.message is not None:
+            return self.message
         issue = self.issues[0]
         line, column = self.source.within(issue.position)
         return f"ERROR: <input>:{line}:{column}: {issue.message}".split("\n", 1)[0]
 
     def full_reference(self) -> str:
         """The full text that Kubernetes prints: each issue, its line, and dots up to the place."""
-        return "compilation failed: " + "\n".join(map(self._as_reference, self.issues))
+        return self.message or "compilation failed: " + "\n".join(map(self._as_reference, self.issues))
 
     def _as_reference(self, issue: Issue) -> str:
         line, column = self.source.within(issue.position)

@@ -159,30 +159,24 @@ def alike(left: Value, right: Value) -> bool:
 
 
 _PLAIN = (str, bytes, bool)
-_NOT_ORDERED = "NaN values cannot be ordered"
 _TIMES = (Duration, Timestamp)
 
 
 def compare(left: Value, right: Value) -> int:
     """The order of two values: -1, 0 or 1. Raises CelError for values without an order, and for NaN."""
     kind, other = left.__class__, right.__class__
+    if (kind is float and left != left) or (other is float and right != right and kind in _NUMBERS):  # noqa: PLR0124
+        raise CelError("NaN values cannot be ordered")
     if kind in _NUMBERS and other in _NUMBERS:
-        if left != left or right != right:  # noqa: PLR0124 - true only for NaN
-            raise CelError(_NOT_ORDERED)
-        if left.__class__ is float and right.__class__ is not float:
+        if kind is float and other is not float:
             return _double_to_integer(left, right)
-        if right.__class__ is float and left.__class__ is not float:
+        if other is float and kind is not float:
             return -_double_to_integer(right, left)
-        return int(left > right) - int(left < right)
-    if kind is float and left != left:  # noqa: PLR0124 - true only for NaN
-        raise CelError(_NOT_ORDERED)
-    if kind is not other:
+    elif kind is not other or (kind not in _PLAIN and kind not in _TIMES):
         raise no_such_overload()
-    if kind in _PLAIN:
-        return int(left > right) - int(left < right)
-    if kind in _TIMES:
-        return _signum(left.nanoseconds - right.nanoseconds)
-    raise no_such_overload()
+    elif kind in _TIMES:
+        left, right = left.nanoseconds, right.nanoseconds
+    return int(left > right) - int(left < right)
 
 
 def _double_to_integer(double: float, integer: int) -> int:
@@ -192,7 +186,3 @@ def _double_to_integer(double: float, integer: int) -> int:
     if double > high:
         return 1
     return int(double > float(integer)) - int(double < float(integer))
-
-
-def _signum(difference: int) -> int:
-    return int(difference > 0) - int(difference < 0)

@@ -37,48 +37,29 @@ _MOST_PARTS = 20_000
 
 def _show(value: Value, place: Place | None, *, is_secret: bool) -> str:
     """A value on one line. `place`: where it was read. `is_secret`: whether the object is a Secret."""
-    if place is not None and _is_masked(place, is_secret=is_secret):
+    at = place or ()
+    if ("env" in at and at[-1] == "value") or (is_secret and len(at) > 1 and at[1] in SECRET_FIELDS):
         return MASK
     if value.__class__ is Optional:
         return "none" if value.value is ABSENT else _show(value.value, place, is_secret=is_secret)
-    if _is_large(value):
-        return "[…]" if value.__class__ is list else "{…}"
-    encoded = encode(_masked(value, place or (), is_secret=is_secret))
+    pending, count = [value], 0  # an expression may double what it is made of, again and again
+    while pending:
+        part, count = pending.pop(), count + 1
+        if count == _MOST_PARTS:
+            return "[…]" if value.__class__ is list else "{…}"
+        pending += part if part.__class__ is list else part.values() if part.__class__ is dict else ()
+    masking = Masking(keys=False)
+    if at[-1:] == ("env",):
+        masked = masking.masked({"env": value})["env"]
+    elif at[-2:-1] == ("env",):
+        masked = masking.masked({"env": [value]})["env"][0]
+    else:
+        masked = masking.masked(value, is_secret=is_secret and at in (("object",), ("oldObject",)))
+    encoded = encode(masked)
     if isinstance(encoded, dict) and len(encoded) == 1 and (special := next(iter(encoded))).startswith("$"):
         encoded = encoded[special]
     text = json.dumps(encoded, ensure_ascii=False)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def _is_large(value: Value) -> bool:
-    """Whether a value has too many parts to be shown: an expression may double what it is made of, again and again."""
-    pending = [value]
-    for _ in range(_MOST_PARTS):
-        if not pending:
-            return False
-        part = pending.pop()
-        if part.__class__ is list:
-            pending += part
-        elif part.__class__ is dict:
-            pending += part.values()
-    return True
-
-
-def _is_masked(place: Place, *, is_secret: bool) -> bool:
-    """Whether nothing at a place may be shown."""
-    if is_secret and len(place) > 1 and place[1] in SECRET_FIELDS:
-        return True
-    return any(step == "env" for step in place) and place[-1] == "value"
-
-
-def _masked(value: Value, place: Place, *, is_secret: bool) -> Value:
-    """The value of a place with its secret parts replaced."""
-    masking = Masking(keys=False)
-    if place[-1:] == ("env",):
-        return masking.masked({"env": value})["env"]
-    if place[-2:-1] == ("env",):
-        return masking.masked({"env": [value]})["env"][0]
-    return masking.masked(value, is_secret=is_secret and place in (("object",), ("oldObject",)))
 
 
 Place = tuple[str | int, ...]
@@ -188,30 +169,25 @@ def tree(source: Source, composition: Composition, names: Names, *, limit: int) 
         return None
 
 
-class _Compiled:
-    """An expression with the variables of its policy: their texts and trees, and the steps of the parts met so far."""
-
-    def __init__(self, source: Source, composition: Composition) -> None:
-        self.tree = checked(source, composition.environment)[0]
-        programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
-        self.texts = {name: program.source.text for name, program in programs.items()}
-        self.variables = {
-            name: checked(program.source, composition.environment)[0] for name, program in programs.items()
-        }
-        self.steps: dict[ast.Node, Step] = {}
-
-
-_compiled = lru_cache(maxsize=_KEPT)(_Compiled)
+@lru_cache(maxsize=_KEPT)
+def _compiled(
+    source: Source, composition: Composition
+) -> tuple[ast.Node, Mapping[str, tuple[ast.Node, str]], dict[ast.Node, Step]]:
+    """The tree of an expression, those of its variables with their texts, and the steps of the parts met so far."""
+    programs = {name: program for name, program in composition.programs.items() if isinstance(program, Program)}
+    variables = {
+        name: (checked(program.source, composition.environment)[0], program.source.text)
+        for name, program in programs.items()
+    }
+    return checked(source, composition.environment)[0], variables, {}
 
 
 class _Explainer:
     """Walks down one expression along the parts that decided."""
 
     def __init__(self, source: Source, composition: Composition, run: Run) -> None:
-        compiled = _compiled(source, composition)
-        self.tree, self._texts, self._variables = compiled.tree, compiled.texts, compiled.variables
+        self.tree, self._variables, self._steps = _compiled(source, composition)
         self._run = run
-        self._steps = compiled.steps
         objects = (run.names.get(name) for name in ("object", "oldObject"))
         self._is_secret = any(isinstance(obj, dict) and obj.get("kind") == "Secret" for obj in objects)
 
@@ -224,10 +200,10 @@ class _Explainer:
 
     def _variable(self, node: ast.Node, scope: Scope) -> tuple[ast.Node, Scope] | None:
         """The tree of `variables.x`, and the scope in which it stands; None for any other node."""
-        name = ast.variable(node) or ""
-        if name not in self._variables or "variables" in scope.values:
+        variable = self._variables.get(ast.variable(node) or "")
+        if variable is None or "variables" in scope.values:
             return None
-        return self._variables[name], Scope(text=self._texts[name], element=scope.element)
+        return variable[0], Scope(text=variable[1], element=scope.element)
 
     # Places
 
@@ -344,11 +320,10 @@ class _Explainer:
             case _ if variable is not None and isinstance(outcome, bool):
                 yield from self.reasons(*variable)
             case ast.Call() if node.function in _COUNTING:
+                # Of `bad.size() == 0`, if `bad` filters a list, why elements were kept.
                 sizes = (part for part in node.arguments if isinstance(part, ast.Call) and part.function == "size")
-                size = next(sizes, None)
-                filtering = None if size is None else self._filtering(size.arguments[0], scope)
-                reasons = [] if filtering is None else list(islice(self._of_kept(*filtering), REASONS))
-                yield from reasons or [self._reason(node, outcome, scope)]
+                kept = (reason for size in islice(sizes, 1) for reason in self._of_kept(size.arguments[0], scope))
+                yield from list(islice(kept, REASONS)) or [self._reason(node, outcome, scope)]
             case _:
                 yield self._reason(node, outcome, scope)
 
@@ -366,21 +341,19 @@ class _Explainer:
             if failed(value) is failed(outcome):
                 yield from self.reasons(side, scope, value)
 
-    def _filtering(self, node: ast.Node, scope: Scope) -> tuple[ast.Comprehension, Scope] | None:
-        """The macro that chose the elements of a list. Follows variables, and `map` of a filtered list."""
+    def _of_kept(self, node: ast.Node, scope: Scope) -> Iterator[Reason]:
+        """Why the elements of a list were kept by the macro that chose them. Follows variables, and `map`."""
         variable = self._variable(node, scope)
         if variable is not None:
-            return self._filtering(*variable)
-        if not isinstance(node, ast.Comprehension) or node.macro not in ("map", "filter"):
-            return None
-        is_filtering = node.macro == "filter" or len(node.body) > 1
-        return (node, scope) if is_filtering else self._filtering(node.range, scope)
-
-    def _of_kept(self, node: ast.Comprehension, scope: Scope) -> Iterator[Reason]:
-        elements = self.evaluate(node.range, scope)
-        for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
-            if self.evaluate(node.body[0], inner) is True:
-                yield from self.reasons(node.body[0], replace(inner, element=element or scope.element), outcome=True)
+            yield from self._of_kept(*variable)
+        elif isinstance(node, ast.Comprehension) and node.macro == "map" and len(node.body) == 1:
+            yield from self._of_kept(node.range, scope)
+        elif isinstance(node, ast.Comprehension) and node.macro in ("map", "filter"):
+            elements = self.evaluate(node.range, scope)
+            for inner, element in self._turns(node, elements, scope) if isinstance(elements, list) else ():
+                if self.evaluate(node.body[0], inner) is True:
+                    within = replace(inner, element=element or scope.element)
+                    yield from self.reasons(node.body[0], within, outcome=True)
 
     def _of_quantifier(self, node: ast.Comprehension, outcome: Outcome, scope: Scope) -> Iterator[Reason]:
         """The reasons of the deciding elements: the first that is false for `all` or true for `exists`, else all."""
@@ -420,11 +393,19 @@ class _Explainer:
         yield self._reason(node, outcome, scope)
 
     def _reason(self, node: ast.Node, outcome: Outcome, scope: Scope, *, element: str = "") -> Reason:
+        """A reason with the parts that it compares, as written, and their values. Literals are left out."""
+        values = []
+        for argument in node.arguments if isinstance(node, ast.Call) and not failed(outcome) else ():
+            if any(isinstance(part, ast.Ident) and part.constant is None for part in ast.walk(argument)):
+                value = self.evaluate(argument, scope)
+                if not failed(value):
+                    text = _cut(scope.text[argument.start : argument.end])
+                    values.append((text, self._shown(argument, value, scope)))
         return Reason(
             expression=_cut(scope.text[node.start : node.end]),
             outcome=self._outcome(node, outcome, scope),
             place=self._place(node, scope),
-            values=() if failed(outcome) else tuple(self._values(node, scope)),
+            values=tuple(values),
             element=element or scope.element,
         )
 
@@ -451,20 +432,8 @@ class _Explainer:
         place = self._place_of(node, scope)
         return place if place is not None and (len(place) > 1 or place[0] in scope.values) else None
 
-    def _values(self, node: ast.Node, scope: Scope) -> Iterator[tuple[str, str]]:
-        """The parts that a deciding part compares, as written, with their values. Literals are left out."""
-        if not isinstance(node, ast.Call):
-            return
-        for argument in node.arguments:
-            text = _cut(scope.text[argument.start : argument.end])
-            if not any(isinstance(part, ast.Ident) and part.constant is None for part in ast.walk(argument)):
-                continue  # only literals
-            value = self.evaluate(argument, scope)
-            if not failed(value):
-                yield text, self._shown(argument, value, scope)
-
-    def _reads_secrets(self, node: ast.Node) -> bool:
-        """Whether a node may be computed from a secret, by the names of the fields that it selects."""
+    def _shown(self, node: ast.Node, value: Value, scope: Scope) -> str:
+        """A value, unless its node may be computed from a secret, by the names of the fields that it selects."""
         pending, fields, followed = [node], set[Value](), set[str]()
         while pending:
             for part in ast.walk(pending.pop()):
@@ -475,11 +444,8 @@ class _Explainer:
                 name = ast.variable(part) or ""
                 if name in self._variables and name not in followed:
                     followed.add(name)
-                    pending.append(self._variables[name])
-        return {"env", "value"} <= fields or (self._is_secret and bool(fields & SECRET_FIELDS))
-
-    def _shown(self, node: ast.Node, value: Value, scope: Scope) -> str:
-        if self._reads_secrets(node):
+                    pending.append(self._variables[name][0])
+        if {"env", "value"} <= fields or (self._is_secret and fields & SECRET_FIELDS):
             return MASK
         return _show(value, self._place_of(node, scope), is_secret=self._is_secret)
 

@@ -55,17 +55,10 @@ class JSONPatch:
 
     def cel_field(self, name: str) -> Value:
         """The value of a field. Raises CelError for an unknown name."""
-        match name:
-            case "op":
-                return self.op
-            case "path":
-                return self.path
-            case "from":
-                return self.from_
-            case "value" if self.value is not ABSENT:
-                return self.value
-            case _:
-                raise CelError(f"unsupported indexer: {name}")
+        fields = {"op": self.op, "path": self.path, "from": self.from_, "value": self.value}
+        if (value := fields.get(name, ABSENT)) is ABSENT:
+            raise CelError(f"unsupported indexer: {name}")
+        return value
 
     def cel_has(self, name: str) -> bool:
         """Whether a field is set. An empty text counts as not set."""
@@ -127,9 +120,5 @@ def construct(type_name: str, fields: Mapping[str, Value]) -> JSONPatch | Object
     for name, value in fields.items():
         if name != "value" and value.__class__ is not str:
             raise CelError(f"unexpected type {type_of(value).name} for JSONPatchType '{name}' field")
-    return JSONPatch(
-        op=fields.get("op", ""),
-        path=fields.get("path", ""),
-        from_=fields.get("from", ""),
-        value=fields.get("value", ABSENT),
-    )
+    op, path, from_ = (fields.get(name, "") for name in ("op", "path", "from"))
+    return JSONPatch(op, path, from_, fields.get("value", ABSENT))

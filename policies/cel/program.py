@@ -42,6 +42,10 @@ Names = Mapping[str, Value]
 """The variables of one evaluation by name: `object`, `oldObject`, `params`, `request`, `variables`, ..."""
 
 
+class InstantiationError(CompileError):
+    """A constant part of an expression cannot be computed."""
+
+
 class Evaluation(Struct, frozen=True):
     """The result of an evaluation: a value or an error, and the cost without that of `variables`."""
 
@@ -243,7 +247,7 @@ def _compiled(source: Source, environment: Environment, results: tuple[Type, ...
     except PlanError as error:
         message = f"program instantiation failed: {error.message}"
         issue = Issue(error.node.position, error.message, error.hint)
-        raise CompileError(source, (issue,), message=message) from None
+        raise InstantiationError(source, (issue,), message=message) from None
     return Program(source, actual, steps, tree, environment.dialect)
 
 

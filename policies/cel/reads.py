@@ -161,7 +161,7 @@ class _Walk:
         self.whole |= {place[:1] for place in source.at if place[1:2] == (Wildcard.ITEMS,)}
         return source
 
-    def source(self, node: ast.Node, scope: _Scope) -> _Source:
+    def source(self, node: ast.Node, scope: _Scope) -> _Source:  # noqa: PLR0911, PLR0912 - a case for each kind
         """The origin of the value of a node. Notes everything that its evaluation reads."""
         match node:
             case ast.Ident():
@@ -198,7 +198,7 @@ class _Walk:
                     if node.range.type is not None and node.range.type.kind is Kind.MAP:
                         self.read_whole(over)
                         inner[node.variable2] = _COMPUTED
-                # One round tells all: a step passes the accumulator on, perhaps with an element, and reads nothing below it.
+                # One round tells all: a step passes the accumulator on, perhaps with an element, and reads nothing below.
                 accumulated = inner[node.accumulator] = self.source(node.init, scope)
                 self._read_all([node.condition], inner)
                 accumulated |= self.source(node.step, inner)
@@ -231,9 +231,7 @@ class _Walk:
         given = node.arguments
         match node.function:
             case "_[_]" | "_[?_]" | "_?._":
-                operand = given[0]
-                key = given[1]
-                source = self.source(operand, scope)
+                source, key = self.source(given[0], scope), given[1]
                 if isinstance(key, ast.Literal) and isinstance(key.value, str):
                     return self._step(source, key.value)
                 self._read_all([key], scope)

@@ -35,31 +35,22 @@ def parse_duration(text: str) -> int | None:
     total, position = 0, 0
     while position < len(rest):
         part = _PART.match(rest, position)
-        nanoseconds = None if part is None else _part(*part.groups(default=""))
-        if part is None or nanoseconds is None:
+        if part is None:
             return None
-        total += nanoseconds
+        whole, fraction = part[1].lstrip("0"), (part[2] or "")[1:19]
+        unit = _UNITS.get(part[3])
+        if unit is None or not (part[1] or fraction) or len(whole) > 19:  # digits of 2**63
+            return None
+        nanoseconds = int(whole or "0") * unit
+        if nanoseconds > _LONGEST - _LONGEST % unit:
+            return None
+        total += nanoseconds + int(fraction or "0") * unit // 10 ** len(fraction)
         if total > _LONGEST:
             return None
         position = part.end()
     if not rest or (total > _INT_MAX and not negative):
         return None
     return -total if negative else total
-
-
-def _part(whole: str, fraction: str, name: str) -> int | None:
-    unit = _UNITS.get(name)
-    if unit is None or not (whole or fraction[1:]):
-        return None
-    whole = whole.lstrip("0")
-    if len(whole) > 19:  # digits of 2**63
-        return None
-    total = int(whole or "0") * unit
-    if total > _LONGEST - _LONGEST % unit:
-        return None
-    digits = fraction[1:19]
-    total += int(digits or "0") * unit // 10 ** len(digits)
-    return None if total > _LONGEST else total
 
 
 def format_duration(nanoseconds: int) -> str:

@@ -69,8 +69,8 @@ def plan(node: ast.Node) -> Step:  # noqa: PLR0911 - one return per kind of node
         case ast.Select():
             if node.name is not None:
                 return Read(_named(node.name))
-            attribute, kind = _attribute(plan(node.operand)), Presence if node.test_only else Qualifier
-            attribute.add(kind(Constant(node.field), typed=_is_part(node.operand)))
+            attribute = _attribute(plan(node.operand))
+            attribute.add(Qualifier(Constant(node.field), typed=_is_part(node.operand), tests=node.test_only))
             return Read(attribute, presence=node.test_only)
         case ast.Call():
             special = _CALLS.get(node.function)
@@ -78,19 +78,7 @@ def plan(node: ast.Node) -> Step:  # noqa: PLR0911 - one return per kind of node
         case ast.ListLiteral():
             return _list(node)
         case ast.MapLiteral():
-            entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
-
-            def build(run: Run) -> Outcome:
-                values: dict[Value, Value] = {}
-                for key_step, value_step, optional in entries:
-                    key = key_step.evaluate(run)
-                    if failed(key):
-                        return key
-                    if failure := _entry(values, key, value_step.evaluate(run), optional=optional):
-                        return failure
-                return values
-
-            return _literal(build, MAP_CREATION, (part for key, value, _ in entries for part in (key, value)))
+            return _map(node)
         case ast.StructLiteral():
             return _struct(node)
         case ast.Comprehension():
@@ -105,72 +93,42 @@ def plan(node: ast.Node) -> Step:  # noqa: PLR0911 - one return per kind of node
 class Qualifier:
     """`.field`, `[index]` and their optional forms. Costs 1 when applied; with `?` only if there is a value.
 
-    typed: whether the operand is statically a part of Object{...}.
+    typed: whether the operand is statically a part of Object{...}. tests: whether it is the last field of `has(a.b)`,
+    which is true or false. After an optional it gives the value; only a branch of `?:` shows it, before 1.38.
     """
 
-    def __init__(self, key: Step | Attribute, *, optional: bool = False, typed: bool = False) -> None:
-        self.optional, self._typed = optional, typed
+    def __init__(
+        self, key: Step | Attribute, *, optional: bool = False, typed: bool = False, tests: bool = False
+    ) -> None:
+        self.optional, self._typed, self._tests = optional, typed, tests
         self._constant = key.value if isinstance(key, Constant) else ABSENT
         self._compute = key.resolve if isinstance(key, Attribute) else key.evaluate
 
-    def _key(self, run: Run) -> Outcome:
-        if self._constant is not ABSENT:
-            return self._constant
-        value = self._compute(run)
-        if failed(value) or value.__class__ in KEYS:
-            return value
-        return CelError(f"invalid qualifier type: {type_of(value).name}")
-
-    def apply(self, value: Value, run: Run) -> Outcome:
-        """The value of the key."""
-        key = outcome = self._key(run)
+    def apply(self, value: Value, run: Run, *, if_present: bool) -> Outcome:
+        """The value of the key, which may be ABSENT if it is only looked for."""
+        key = outcome = self._compute(run) if self._constant is ABSENT else self._constant
+        if not failed(key) and key.__class__ not in KEYS:
+            outcome = key = CelError(f"invalid qualifier type: {type_of(key).name}")
         if not failed(key):
+            is_part = self._typed and isinstance(value, ObjectValue)
+            if if_present and self.optional:
+                is_part = is_part and run.dialect.has(Feature.OPTIONAL_PARTS)
             try:
-                if self._typed and isinstance(value, ObjectValue):
-                    content = value.field(key)
-                    outcome = None if content is ABSENT else content
+                if self._tests and not if_present:
+                    outcome = key in value.fields if is_part else present(value, key) is not ABSENT
+                elif is_part:
+                    outcome = value.field(key)
                 else:
-                    outcome = qualify(value, key)
+                    outcome = present(value, key) if if_present else qualify(value, key)
             except CelError as error:
                 outcome = error
-        run.charge(1)
-        return outcome
-
-    def apply_if_present(self, value: Value, run: Run) -> Outcome:
-        """The value of the key, or ABSENT."""
-        key = outcome = self._key(run)
-        if not failed(key):
-            try:
-                is_part = self._typed and isinstance(value, ObjectValue)
-                is_part = is_part and (not self.optional or run.dialect.has(Feature.OPTIONAL_PARTS))
-                outcome = value.field(key) if is_part else present(value, key)
-            except CelError as error:
-                outcome = error
-        if outcome is not ABSENT and (not failed(outcome) or run.dialect.has(Feature.FREE_FAILURES)):
+        if not if_present:
             run.charge(1)
-        return outcome
-
-
-class Presence(Qualifier):
-    """The last field of `has(a.b)`: true or false."""
-
-    def apply(self, value: Value, run: Run) -> Outcome:
-        """Whether there is such a field."""
-        outcome: Outcome
-        try:
-            if self._typed and isinstance(value, ObjectValue):
-                outcome = self._constant in value.fields
-            else:
-                outcome = present(value, self._constant) is not ABSENT
-        except CelError as error:
-            outcome = error
+            return None if outcome is ABSENT else outcome
+        if outcome is ABSENT or (failed(outcome) and not run.dialect.has(Feature.FREE_FAILURES)):
+            return outcome
         run.charge(1)
-        return outcome
-
-    def apply_if_present(self, value: Value, run: Run) -> Outcome:
-        """The value, or ABSENT. Only a branch of `?:` shows it."""
-        outcome = super().apply_if_present(value, run)
-        hidden = outcome is not ABSENT and not failed(outcome) and run.dialect.has(Feature.CHOSEN_PRESENCE)
+        hidden = self._tests and not failed(outcome) and run.dialect.has(Feature.CHOSEN_PRESENCE)
         return None if hidden else outcome
 
 
@@ -199,7 +157,7 @@ class Attribute:
                 return value
         for qualifier in self._qualifiers:
             is_optional = is_optional or qualifier.optional
-            value = qualifier.apply_if_present(value, run) if is_optional else qualifier.apply(value, run)
+            value = qualifier.apply(value, run, if_present=is_optional)
             if value is ABSENT:
                 return NONE
             if failed(value):
@@ -512,6 +470,22 @@ def _entry(values: dict[Value, Value], key: Value, value: Outcome, *, optional: 
     else:
         values[key] = value
     return None
+
+
+def _map(node: ast.MapLiteral) -> Step:
+    entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
+
+    def build(run: Run) -> Outcome:
+        values: dict[Value, Value] = {}
+        for key_step, value_step, optional in entries:
+            key = key_step.evaluate(run)
+            if failed(key):
+                return key
+            if failure := _entry(values, key, value_step.evaluate(run), optional=optional):
+                return failure
+        return values
+
+    return _literal(build, MAP_CREATION, (part for key, value, _ in entries for part in (key, value)))
 
 
 def _struct(node: ast.StructLiteral) -> Step:

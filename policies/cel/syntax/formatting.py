@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from policies.cel.recursion import deeply
 from policies.cel.syntax import ast
-from policies.cel.syntax.lexer import BYTES, DOUBLE, END, INT, STRING, UINT, Tokens, tokenize
+from policies.cel.syntax.lexer import BYTES, DOUBLE, INT, STRING, UINT, tokenize
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import Source
 from policies.cel.values import Uint
@@ -58,9 +58,14 @@ def formatted(source: Source, width: int = WIDTH) -> str:
     """
     parse(source)  # the rules of macros, which are not expanded below
     tokens = tokenize(source.text)
-    if _has_comment(source.text, tokens):
+    if "".join(source.text.split()) != "".join("".join(tokens.texts[:-1]).split()):
         raise KeptError("it has comments")
-    spelling = _spelling(tokens)
+    spelling: dict[int, str] = {}
+    for index, (kind, text, start) in enumerate(zip(tokens.kinds, tokens.texts, tokens.starts, strict=True)):
+        if kind in _WRITTEN_LITERALS:
+            spelling[start] = text
+            if index and tokens.kinds[index - 1] == "-":  # a number has the place of its sign
+                spelling[tokens.starts[index - 1]] = f"-{text}"
     if any("\n" in text for text in spelling.values()):
         raise KeptError("it has a string of several lines")
     tree = parse(source, expand=False)
@@ -73,27 +78,6 @@ def formatted(source: Source, width: int = WIDTH) -> str:
 def one_line(source: Source) -> str:
     """The expression on one line. Raises as `formatted`."""
     return formatted(source, ONE_LINE)
-
-
-def _has_comment(text: str, tokens: Tokens) -> bool:
-    """Whether there is more than blanks between tokens."""
-    end = 0
-    for token, start in zip(tokens.texts, tokens.starts, strict=True):
-        if text[end:start].strip():
-            return True
-        end = start + (0 if token == END else len(token))
-    return False
-
-
-def _spelling(tokens: Tokens) -> Spelling:
-    """The literals by their positions, and numbers by those of a sign before them."""
-    spelling: dict[int, str] = {}
-    for index, (kind, text, start) in enumerate(zip(tokens.kinds, tokens.texts, tokens.starts, strict=True)):
-        if kind in _WRITTEN_LITERALS:
-            spelling[start] = text
-            if index and tokens.kinds[index - 1] == "-":
-                spelling[tokens.starts[index - 1]] = f"-{text}"
-    return spelling
 
 
 def unparse(tree: ast.Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
@@ -224,15 +208,15 @@ class _Unparser:
                     more.append(self._at_least(level + 1, term))
                 return Group(*more, hangs=True)
             case function, _ if function in _OPERATORS:
-                level, sign = _OPERATORS[node.function]
+                level, sign = _OPERATORS[function]
                 left, right = node.args
                 if level != SUM:
                     return Group(self._at_least(level, left), Line(" "), f"{sign} ", self._at_least(level + 1, right))
-                parts: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
+                sums: list[Part] = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right)]
                 while isinstance(left, ast.Call) and left.function in _SUMS:
                     sign, (left, right) = _OPERATORS[left.function][1], left.args
-                    parts = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *parts]
-                return Group(self._at_least(SUM, left), *parts, hangs=True)
+                    sums = [Line(" ", deeper=False), f"{sign} ", self._at_least(SUM + 1, right), *sums]
+                return Group(self._at_least(SUM, left), *sums, hangs=True)
             case function, _:
                 return Group(function, self._arguments(node))
 
@@ -260,19 +244,16 @@ def _enclosed(opening: str, items: Iterable[tuple[Part, ...]], closing: str, *, 
     return Group(opening, Line(), *parts, Line(deeper=False), closing, fills=fills)
 
 
-def _is_link(node: ast.Node, function: str) -> bool:
-    return isinstance(node, ast.Call) and node.function == function and node.target is None
-
-
 def _leaves(node: ast.Node, function: str) -> list[ast.Node]:
-    if not (isinstance(node, ast.Call) and _is_link(node, function)):
+    """The terms of a chain of one operator."""
+    if not isinstance(node, ast.Call) or node.function != function or node.target is not None:
         return [node]
     return [leaf for part in node.args for leaf in _leaves(part, function)]
 
 
 def _is_balanced(node: ast.Node, function: str) -> bool:
     """Whether the tree has the form that the parser gives to a chain of as many terms (`chain` in parser.py)."""
-    if not (isinstance(node, ast.Call) and _is_link(node, function)):
+    if not isinstance(node, ast.Call) or node.function != function or node.target is not None:
         return True
     left, right = (len(_leaves(part, function)) - 1 for part in node.args)
     return left == (left + right + 1) // 2 and all(_is_balanced(part, function) for part in node.args)

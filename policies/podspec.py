@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from policies.cel.errors import CelError
 from policies.cel.library.quantity import read, round_up
+from policies.cel.values import CelError
 from policies.engine.facts import Facts, Node
 from policies.engine.match import SelectorRequirement, Term
 from policies.engine.request import JsonObject, mapping

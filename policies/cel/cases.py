@@ -32,7 +32,6 @@ from policies.cel import types
 from policies.cel.activation import activation
 from policies.cel.cost import POLICY_LIMIT
 from policies.cel.environment import STORED, Dialect
-from policies.cel.errors import CelError
 from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.cel.library.format import Format
@@ -40,7 +39,7 @@ from policies.cel.patchtypes import JSON_PATCH, OBJECT, JSONPatch, ObjectValue
 from policies.cel.program import Composition, Program, Variables, compile_expression
 from policies.cel.syntax.source import CompileError
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, Duration, Optional, Timestamp, Uint, Value, type_of
+from policies.cel.values import ABSENT, CelError, Duration, Optional, Timestamp, Uint, Value, type_of
 from policies.golang.time import format_timestamp, go_duration
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 

@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from policies.cel import types
-from policies.cel.environment import Declared, Environment, Feature
-from policies.cel.errors import CelError
-from policies.cel.function import Function, Overload
+from policies.cel.environment import Declared, Environment, Feature, Function, Overload
 from policies.cel.library.regex import compile_pattern
 from policies.cel.library.strings import letters, unsuitable
 from policies.cel.patchtypes import JSON_PATCH
 from policies.cel.syntax import ast
 from policies.cel.syntax.source import ISSUES_LIMIT, CompileError, Issue, Source
 from policies.cel.types import Kind, Type, equivalent
-from policies.cel.values import type_of
+from policies.cel.values import CelError, type_of
 from policies.kubernetes.spelling import closest
 
 _SIGNATURES = 6

@@ -6,9 +6,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from policies.cel.errors import CelError, no_such_overload
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Duration, Optional, Timestamp, Uint, Value
+from policies.cel.values import (
+    ABSENT,
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    CelError,
+    Duration,
+    Optional,
+    Timestamp,
+    Uint,
+    Value,
+    no_such_overload,
+)
 from policies.engine.interruption import spend
 
 _NUMBERS = (int, Uint, float)

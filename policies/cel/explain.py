@@ -19,14 +19,13 @@ from itertools import islice
 from typing import Final
 
 from policies.cel.cases import encode
-from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import plan
 from policies.cel.evaluation.run import Outcome, Run, Step, failed
 from policies.cel.program import Composition, Names, Program, checked
 from policies.cel.recursion import deeply
 from policies.cel.syntax import ast
 from policies.cel.syntax.source import Source
-from policies.cel.values import ABSENT, Optional, Value
+from policies.cel.values import ABSENT, BudgetError, CelError, Optional, Value
 from policies.engine.interruption import Expired
 from policies.objects import fieldpath
 from policies.objects.masking import MASK, SECRET_FIELDS, Masking

@@ -16,8 +16,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from policies.cel import cost
-from policies.cel.environment import NEW, STANDARD_TYPES, Dialect, Environment, merged
-from policies.cel.function import Implementation, Library, Overload
+from policies.cel.environment import (
+    NEW,
+    STANDARD_TYPES,
+    Dialect,
+    Environment,
+    Implementation,
+    Library,
+    Overload,
+    merged,
+)
 from policies.cel.library import authorizer, lists, quantity, regex, semver, strings
 from policies.cel.library import format as format_
 from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME

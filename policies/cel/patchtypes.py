@@ -12,9 +12,8 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.equality import equal
-from policies.cel.errors import CelError
 from policies.cel.types import Type
-from policies.cel.values import ABSENT, Optional, Value, type_of
+from policies.cel.values import ABSENT, CelError, Optional, Value, type_of
 
 JSON_PATCH = types.struct("JSONPatch")
 OBJECT = types.struct("Object")

@@ -20,7 +20,6 @@ from policies.cel import types
 from policies.cel.checker import check
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.environment import NEW, Dialect, Environment, Feature
-from policies.cel.errors import BudgetError, CelError
 from policies.cel.evaluation.plan import PlanError, plan
 from policies.cel.evaluation.run import Outcome, Run, Step, failed
 from policies.cel.generation.codegen import Function, Generated, generate
@@ -31,7 +30,7 @@ from policies.cel.syntax.ast import Node, walk
 from policies.cel.syntax.parser import parse
 from policies.cel.syntax.source import CompileError, Issue, Source
 from policies.cel.types import Type
-from policies.cel.values import Value
+from policies.cel.values import BudgetError, CelError, Value
 from policies.engine.interruption import Expired, Missing, TimeLimitError, look
 
 _CHEAP = 2_000

@@ -198,7 +198,7 @@ class _Walk:
                     if node.range.type is not None and node.range.type.kind is Kind.MAP:
                         self.read_whole(over)
                         inner[node.variable2] = _COMPUTED
-                # One round tells all: a step passes the accumulator on, perhaps with an element, and reads nothing below.
+                # One round tells all: a step passes the accumulator on, perhaps with an element, and no more.
                 accumulated = inner[node.accumulator] = self.source(node.init, scope)
                 self._read_all([node.condition], inner)
                 accumulated |= self.source(node.step, inner)

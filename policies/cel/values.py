@@ -17,15 +17,21 @@ type      types.Type
 others    a class of the library that defines them, with a `cel_type`
 
 Values never change after they are made: lists and dicts belong to the request. Messages show them as Go's `%v` does.
+
+What an evaluation raises:
+
+CelError              the expression failed; `&&`, `||`, `all` and `exists` absorb it as CEL defines
+BudgetError           the cost limit was exceeded; nothing absorbs it, as nothing does the next two
+TimeLimitError        (policies/engine/interruption.py) the time for the review is over
+Missing               (policies/engine/interruption.py) an authorization check without an answer yet
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from policies.cel import types
-from policies.cel.errors import CelError, no_such_overload
 from policies.cel.types import Type
 from policies.engine.interruption import spend
 from policies.golang.strconv import general
@@ -61,6 +67,33 @@ class Timestamp:
     offset: int = field(default=0, compare=False)
 
 
+class CelError(Exception):
+    """A run-time failure that CEL defines, with the reference's message, such as `no such key: limits`."""
+
+    @property
+    def message(self) -> str:
+        """The reference's message."""
+        return str(self.args[0])
+
+
+def no_such_overload() -> CelError:
+    """The error of an operator or function that is not declared for the type of a value."""
+    return CelError("no such overload")
+
+
+class BudgetError(Exception):
+    """The cost limit was exceeded. `cost`: the sum at that moment, in kube-apiserver's units.
+
+    certain: whether the sum was counted as the reference does. A function that refuses to build a huge result knows
+    only its own cost.
+    """
+
+    def __init__(self, cost: int, *, certain: bool = False) -> None:
+        super().__init__("operation cancelled: actual cost limit exceeded")
+        self.cost = cost
+        self.certain = certain
+
+
 def lacking(function: str, value: Value) -> CelError:
     """The error of a function that does not support a value. For types with methods it names no function."""
     return no_such_overload() if value.__class__ in _RECEIVERS else CelError(f"no such overload: {function}")
@@ -88,16 +121,6 @@ class Optional:
 
 
 NONE = Optional()
-
-
-@runtime_checkable
-class Typed(Protocol):
-    """A value of a library's own class."""
-
-    @property
-    def cel_type(self) -> Type:
-        """The type that `type(x)` returns and that decides which overload runs."""
-        ...
 
 
 class Incomparable:

@@ -26,7 +26,7 @@ _ERA = 146_097
 _DAYS_BEFORE_1970, _DAYS_BEFORE_2000 = date(1970, 1, 1).toordinal(), date(2000, 1, 1).toordinal()
 
 
-def parse_duration(text: str) -> int | None:
+def parse_duration(text: str) -> int | None:  # noqa: PLR0911 - a return for each refusal
     """The nanoseconds in a text such as `1h30m` or `-1.5s` (time.ParseDuration); None if Go refuses it."""
     negative = text[:1] == "-"
     rest = text[1:] if text[:1] in {"-", "+"} else text

@@ -36,8 +36,8 @@ from policies.admissionpolicy.builtin.table import (
     served_resources,
     types_of,
 )
-from policies.cel.errors import CelError
 from policies.cel.library.regex import compile_pattern
+from policies.cel.values import CelError
 from policies.engine.request import GroupVersionKind, JsonObject, mapping
 from policies.golang.time import parse_timestamp
 from policies.kubernetes.name import Format

@@ -11,9 +11,19 @@ from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import compiled, names
 
 from policies.cel.equality import compare, contains, equal, find
-from policies.cel.errors import BudgetError, CelError
 from policies.cel.program import Evaluation, Program
-from policies.cel.values import ABSENT, INT_MAX, INT_MIN, UINT_MAX, Duration, Optional, Timestamp, Uint
+from policies.cel.values import (
+    ABSENT,
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    BudgetError,
+    CelError,
+    Duration,
+    Optional,
+    Timestamp,
+    Uint,
+)
 from properties.shapes import fields, some_of
 
 _many = settings(max_examples=300)

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from policies.admissionpolicy.builtin.table import MICRO_TIME, QUANTITY, TIME
 from policies.admissionpolicy.schema import Atom, ListType, MapType, Scalar, SchemaNode
-from policies.cel.errors import CelError
 from policies.cel.library import quantity
 from policies.cel.library.quantity import Large, round_up
-from policies.cel.values import ABSENT
+from policies.cel.values import ABSENT, CelError
 from policies.golang.strconv import general
 from policies.golang.time import SECOND, format_timestamp, parse_timestamp
 from policies.kubernetes.spelling import json_name

@@ -20,10 +20,9 @@ from policies.admissionpolicy.evaluation.inputs import ConfigurationError, Input
 from policies.admissionpolicy.model import DENY, Binding, Expression, PolicyKind, Reason, ValidationAction
 from policies.cel import explain
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
-from policies.cel.errors import BudgetError
 from policies.cel.program import NO_VARIABLES, Composition, Names, Program, Variables
 from policies.cel.syntax.source import CompileError
-from policies.cel.values import Value, type_of
+from policies.cel.values import BudgetError, Value, type_of
 from policies.engine.interruption import Expired, look
 from policies.engine.violation import CODES, FORBIDDEN, Status
 from policies.golang.strconv import quote, trimmed

@@ -15,8 +15,6 @@ from itertools import repeat
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.environment import NOT_A_VALUE, Feature
 from policies.cel.equality import equal
-from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.evaluation.binding import bind, text_only
 from policies.cel.evaluation.run import (
     KEYS,
     Constant,
@@ -24,18 +22,32 @@ from policies.cel.evaluation.run import (
     Outcome,
     Run,
     Step,
+    bind,
     check_key,
     failed,
     present,
     qualify,
     show_key,
+    text_only,
 )
 from policies.cel.library.operators import add
 from policies.cel.library.regex import compile_pattern
 from policies.cel.patchtypes import ObjectValue, construct
 from policies.cel.syntax import ast
 from policies.cel.types import Kind
-from policies.cel.values import ABSENT, NONE, Incomparable, Optional, Uint, Value, shown, type_of
+from policies.cel.values import (
+    ABSENT,
+    NONE,
+    BudgetError,
+    CelError,
+    Incomparable,
+    Optional,
+    Uint,
+    Value,
+    no_such_overload,
+    shown,
+    type_of,
+)
 
 CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 _PRIMITIVE = (bool, int, Uint, float, str)
@@ -51,7 +63,7 @@ class PlanError(Exception):
         self.hint = hint
 
 
-def plan(node: ast.Node) -> Step:  # noqa: PLR0911 - one return per kind of node
+def plan(node: ast.Node) -> Step:  # noqa: PLR0911, PLR0912 - one return per kind of node
     """The step of a checked node. Raises PlanError."""
     match node:
         case ast.Literal():

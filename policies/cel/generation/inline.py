@@ -14,16 +14,15 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
-from policies.cel.errors import BudgetError, CelError
-from policies.cel.evaluation.binding import CallBinding, bind, literal_pattern, text_only
 from policies.cel.evaluation.plan import CONVERSIONS
+from policies.cel.evaluation.run import CallBinding, bind, literal_pattern, text_only
 from policies.cel.generation.support import PASS
 from policies.cel.library.regex import compile_pattern
 from policies.cel.patchtypes import is_patch_type
 from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select, children
 from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import STRING, Kind
-from policies.cel.values import Value
+from policies.cel.values import BudgetError, CelError, Value
 
 if TYPE_CHECKING:
     from policies.cel.generation.codegen import Generator

@@ -8,12 +8,11 @@ from typing import Any, NoReturn
 
 from policies.cel.cost import STRING_TRAVERSAL, size, traversal
 from policies.cel.equality import equal
-from policies.cel.errors import BudgetError
 from policies.cel.evaluation.run import check_key, present, qualify
 from policies.cel.library.lists import insert, insert_all
 from policies.cel.library.operators import different, is_in, length
 from policies.cel.patchtypes import construct
-from policies.cel.values import ABSENT, NONE, Optional, Value
+from policies.cel.values import ABSENT, NONE, BudgetError, Optional, Value
 from policies.engine.interruption import Expired, look
 
 SIZED = frozenset({str, bytes, list, dict})

@@ -19,10 +19,9 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 from policies.cel import types
 from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, size
-from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Implementation, library
+from policies.cel.environment import Implementation, library
 from policies.cel.types import Type
-from policies.cel.values import Incomparable, Value
+from policies.cel.values import CelError, Incomparable, Value, no_such_overload
 from policies.engine.interruption import Key, Missing
 from policies.engine.match import Operator, SelectorRequirement
 from policies.golang.strconv import integer, trimmed

@@ -10,11 +10,10 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from policies.cel import cost, types
-from policies.cel.errors import CelError
-from policies.cel.function import Implementation, Overload, Row, library
+from policies.cel.environment import Implementation, Overload, Row, library
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
-from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, Value, type_of
+from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, CelError, Duration, Timestamp, Uint, Value, type_of
 from policies.engine.interruption import spend
 from policies.golang import time
 from policies.golang.strconv import atoi, double, general, integer, unsigned

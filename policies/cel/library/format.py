@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
-from policies.cel.function import Implementation, library
+from policies.cel.environment import Implementation, library
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
 from policies.golang.net import UrlError, parse_request_uri

@@ -13,20 +13,22 @@ from itertools import islice
 from operator import attrgetter, gt
 
 from policies.cel import cost
+from policies.cel.environment import Implementation, Row, library
 from policies.cel.equality import alike, compare, contains, find
-from policies.cel.errors import BudgetError, CelError, no_such_overload
 from policies.cel.evaluation.run import show_key
-from policies.cel.function import Implementation, Row, library
 from policies.cel.values import (
     ABSENT,
     INT_MAX,
     INT_MIN,
     UINT_MAX,
+    BudgetError,
+    CelError,
     Duration,
     Timestamp,
     Uint,
     Value,
     lacking,
+    no_such_overload,
     type_name,
     type_of,
 )

@@ -13,11 +13,10 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice, traversal
-from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import library, succeeds
+from policies.cel.environment import library, succeeds
 from policies.cel.library.format import uri
 from policies.cel.types import Type
-from policies.cel.values import Incomparable, Value
+from policies.cel.values import CelError, Incomparable, Value, no_such_overload
 from policies.golang.net import (
     IPV4_BITS,
     Address,

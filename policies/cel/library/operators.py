@@ -12,15 +12,15 @@ from math import ceil, copysign, inf, isnan, nan
 
 from policies.cel import types
 from policies.cel.cost import STRING_TRAVERSAL, size
+from policies.cel.environment import Row, library
 from policies.cel.equality import alike, compare, contains, equal, find
-from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Row, library
 from policies.cel.values import (
     ABSENT,
     INT_MAX,
     INT_MIN,
     NONE,
     UINT_MAX,
+    CelError,
     Duration,
     Incomparable,
     Optional,
@@ -28,6 +28,7 @@ from policies.cel.values import (
     Uint,
     Value,
     lacking,
+    no_such_overload,
     shown,
 )
 from policies.engine.interruption import spend

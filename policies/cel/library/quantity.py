@@ -15,10 +15,9 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import of_first
-from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import Implementation, library, succeeds
+from policies.cel.environment import Implementation, library, succeeds
 from policies.cel.types import Type
-from policies.cel.values import INT_MAX, INT_MIN, Incomparable
+from policies.cel.values import INT_MAX, INT_MIN, CelError, Incomparable, no_such_overload
 from policies.engine.interruption import spend
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])

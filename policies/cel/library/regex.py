@@ -15,9 +15,8 @@ from typing import Protocol, cast
 import re2  # type: ignore[import-untyped]  # the package has no type information
 
 from policies.cel.cost import of_match
-from policies.cel.errors import CelError, no_such_overload
-from policies.cel.function import library
-from policies.cel.values import Value, lacking
+from policies.cel.environment import library
+from policies.cel.values import CelError, Value, lacking, no_such_overload
 from policies.engine.interruption import spend
 from policies.golang.strconv import clean, utf8
 

@@ -12,10 +12,9 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import of_first
-from policies.cel.errors import CelError
-from policies.cel.function import library, succeeds
+from policies.cel.environment import library, succeeds
 from policies.cel.types import Type
-from policies.cel.values import Incomparable
+from policies.cel.values import CelError, Incomparable
 from policies.golang.strconv import clean, quote
 
 TYPE = types.struct("kubernetes.Semver")

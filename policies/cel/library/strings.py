@@ -14,11 +14,20 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from policies.cel import cost
-from policies.cel.errors import BudgetError, CelError, no_such_overload
-from policies.cel.function import Implementation, library
+from policies.cel.environment import Implementation, library
 from policies.cel.library.conversion import text_of, text_to_double, text_to_index
 from policies.cel.types import Type
-from policies.cel.values import Duration, Timestamp, Uint, Value, shown, type_of
+from policies.cel.values import (
+    BudgetError,
+    CelError,
+    Duration,
+    Timestamp,
+    Uint,
+    Value,
+    no_such_overload,
+    shown,
+    type_of,
+)
 from policies.engine.interruption import spend
 from policies.golang.strconv import ESCAPES, general, quote, trimmed
 

@@ -12,7 +12,7 @@ from dataclasses import field as declare
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from policies.cel.function import Function, Overload
+    from policies.cel.environment import Function, Overload
     from policies.cel.types import Type
     from policies.cel.values import Value
 

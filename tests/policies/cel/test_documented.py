@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from policies.cel import cost
-from policies.cel.environment import STORED
-from policies.cel.function import Function, Overload
+from policies.cel.environment import STORED, Function, Overload
 from policies.cel.kubernetes import admission
 from policies.cel.syntax.macros import FUNCTIONS, METHODS
 from policies.cel.types import Kind, Type

@@ -2,8 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from policies.cel.environment import NOT_A_VALUE, STANDARD_TYPES, Declared, Environment, merged
-from policies.cel.function import Function, Library, Overload
+from policies.cel.environment import (
+    NOT_A_VALUE,
+    STANDARD_TYPES,
+    Declared,
+    Environment,
+    Function,
+    Library,
+    Overload,
+    merged,
+)
 from policies.cel.kubernetes import admission
 from policies.cel.types import DYN, INT, STRING, Type, list_of, parameter, struct, type_of
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from support.cel.celrun import ENVIRONMENT, Failed, compiled, exactly, names, refused, usually
 
-from policies.cel.errors import BudgetError
 from policies.cel.library import regex
 from policies.cel.program import Composition, Evaluation, compile_expression
 from policies.cel.types import Kind
+from policies.cel.values import BudgetError
 from policies.engine.interruption import METER, TimeLimitError
 
 DEEP = "expression recursion limit exceeded: 250"

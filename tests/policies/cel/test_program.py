@@ -11,11 +11,11 @@ from support.cel.celrun import ENVIRONMENT, compiled, names
 from policies.cel import program as module
 from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.errors import BudgetError, CelError
 from policies.cel.generation.codegen import Generated
 from policies.cel.library.authorizer import Authorizer, Table, User
-from policies.cel.program import NO_VARIABLES, Composition, Evaluation, Program, ResultError, compile_expression
+from policies.cel.program import NO_VARIABLES, Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
+from policies.cel.values import BudgetError, CelError
 from policies.engine.interruption import Missing, TimeLimitError
 
 NUMBERS = list(range(1000))
@@ -59,7 +59,7 @@ def test_evaluate(text: str, expected: tuple[Any, int, str | None]) -> None:
 )
 def test_results_of_another_type(text: str, result: types.Type, message: str) -> None:
     """An expression of another type than its use demands is refused in Kubernetes' words, without a place."""
-    with pytest.raises(ResultError) as caught:
+    with pytest.raises(CompileError) as caught:
         compile_expression(text, ENVIRONMENT, result)
 
     assert (caught.value.reference(), caught.value.full_reference()) == (message, message)

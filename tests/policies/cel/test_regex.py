@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cel.celrun import Failed, usually
 
-from policies.cel.errors import CelError
 from policies.cel.library.regex import _public, compile_pattern
+from policies.cel.values import CelError
 
 REFUSED = [
     ("app(", "missing ): app("),

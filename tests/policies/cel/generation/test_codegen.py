@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from support.cel.celrun import compiled, exactly, generated, names
 
-from policies.cel.errors import BudgetError
 from policies.cel.generation.codegen import Generated
 from policies.cel.generation.support import PASS, HandOverError, certain_guard, guard
+from policies.cel.values import BudgetError
 from policies.engine.interruption import TimeLimitError
 
 

@@ -8,10 +8,8 @@ under which it computes something must match the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from keyword import iskeyword
 from typing import Any
 
 from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
@@ -20,6 +18,9 @@ from policies.cel.evaluation.run import Constant, failed
 from policies.cel.generation import inline
 from policies.cel.generation.inline import (
     INDEX,
+    Emitter,
+    Facts,
+    Path,
     UnsupportedError,
     certain_loops,
     chooses,
@@ -39,107 +40,15 @@ from policies.engine.interruption import Expired
 _REFLECTED = {Kind.OPAQUE, Kind.STRUCT, Kind.TYPE, Kind.DYN}
 
 
-Path = tuple[str, ...]
-"""A chain of selections: the generated name of its root, then the fields."""
-Facts = dict[Path, str]
-"""Known values of paths: the generated names that hold them."""
-_WRITTEN = (str, int, bool, type(None))
-# CPython refuses more than 20 nested loops and `try` statements, and more than 100 levels of indentation.
-_MOST_LOOPS = 18
-_DEEPEST = 90
-LONGEST = 100_000
-"""The most characters of a function. Python compiles so many in 20 to 50 ms, while everything else waits."""
-
-
-class Generator:
+class Generator(Emitter):
     """Writes the body of the function of one expression; of no certain one, without a tree.
 
-    certain: ids of the macros before which the code leaves nothing to be computed. roots: variables of the activation,
-    with their generated names. scopes: the generated names of the variables of macros. room: for how many more
-    characters there is room. charged: the sum of all costs that do not depend on values.
+    roots: variables of the activation, with their generated names.
     """
 
     def __init__(self, tree: ast.Node | None) -> None:
-        self.certain = frozenset[int]() if tree is None else certain_loops(tree)
+        super().__init__(frozenset() if tree is None else certain_loops(tree))
         self.roots: dict[str, str] = {}
-        self.scopes: list[dict[str, str]] = []
-        self.lines: list[str] = []
-        self.constants: dict[str, Value] = {}
-        self.known: Facts = {}
-        self.room: float = LONGEST
-        self.charged = 0
-        self._names: dict[int, str] = {}  # of constants, by id
-        self.depth = 1
-        self._loops = 0
-        self._temporaries = 0
-        self._cost = 0
-
-    # Lines and names
-
-    def temporary(self) -> str:
-        """A new name."""
-        self._temporaries += 1
-        return f"t{self._temporaries}"
-
-    def line(self, text: str) -> None:
-        """Write one statement."""
-        self.room -= len(text)
-        if self.room < 0:
-            raise UnsupportedError
-        self.lines.append(f"{' ' * self.depth}{text}")
-
-    def atom(self, expression: str) -> str:
-        """A name for an expression, so that its value can be used more than once."""
-        if expression.isidentifier() and not iskeyword(expression):
-            return expression
-        name = self.temporary()
-        self.line(f"{name} = {expression}")
-        return name
-
-    def constant(self, value: Value) -> str:
-        """A literal for a plain value, a generated name for any other."""
-        if value.__class__ in _WRITTEN:
-            return repr(value)
-        return self.bound(value)
-
-    def bound(self, value: Value) -> str:
-        """A generated name for an object: a function, a compiled pattern, a Duration."""
-        name = self._names.setdefault(id(value), f"k{len(self.constants)}")
-        self.constants[name] = value
-        return name
-
-    def charge(self, cost: int) -> None:
-        """Add a cost that is the same whenever this place is reached. Costs are summed until the code branches."""
-        self._cost += cost
-        self.charged += max(cost, 0)
-
-    def settle(self) -> None:
-        """Write a statement for the costs charged so far."""
-        if self._cost:
-            self.line(f"cost += {self._cost}" if self._cost > 0 else f"cost -= {-self._cost}")
-            self._cost = 0
-
-    @contextmanager
-    def block(self, header: str, facts: Facts | None = None) -> Iterator[None]:
-        """The statements under a header. `facts`, and facts found inside, hold only there."""
-        self.settle()
-        self.line(header)
-        loops = self._loops
-        self._loops += not header.startswith(("if", "else"))
-        if self.depth >= _DEEPEST or self._loops > _MOST_LOOPS:
-            raise UnsupportedError
-        known, self.known = self.known, {**self.known, **(facts or {})}
-        self.depth += 1
-        size = len(self.lines)
-        yield
-        self.settle()
-        if len(self.lines) == size:
-            self.line("pass")
-        self.depth -= 1
-        self._loops = loops
-        self.known = known
-
-    # Values
 
     def name(self, name: str) -> str:
         """The generated name of a variable."""
@@ -476,7 +385,7 @@ def loaded(source: str, constants: Mapping[str, Value]) -> Any:
     """The function `evaluate` of generated source; None if the source is too complex for Python."""
     namespace = {**NAMESPACE, **constants}
     try:
-        exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102 - see Generator on what gets in
+        exec(compile(source, "<cel>", "exec"), namespace)  # noqa: S102 - see inline.py on what gets in
     except (SyntaxError, RecursionError, MemoryError):
         return None
     # The function holds the namespace. Removing it avoids a cycle that would wait for the garbage collector.

@@ -22,8 +22,8 @@ from typing import Protocol
 
 from policies.cel.activation import QUICK
 from policies.cel.cost import EXPRESSION_LIMIT
-from policies.cel.generation.codegen import LONGEST, Generator, Path, loaded
-from policies.cel.generation.inline import UnsupportedError, written_path
+from policies.cel.generation.codegen import Generator, loaded
+from policies.cel.generation.inline import LONGEST, Path, UnsupportedError, written_path
 from policies.cel.generation.support import BETWEEN_LOOKS
 from policies.cel.syntax.ast import Call, Comprehension, Ident, Node, Select, children, variable
 from policies.cel.values import ABSENT, Value

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from keyword import iskeyword
 from math import ceil
-from typing import TYPE_CHECKING
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
 from policies.cel.evaluation.plan import CONVERSIONS
@@ -23,9 +23,6 @@ from policies.cel.syntax.ast import Call, Comprehension, Ident, ListLiteral, Lit
 from policies.cel.syntax.macros import ACCUMULATOR
 from policies.cel.types import STRING, Kind
 from policies.cel.values import BudgetError, CelError, Value
-
-if TYPE_CHECKING:
-    from policies.cel.generation.codegen import Generator
 
 INDEX = ("_[_]", "_[?_]", "_?._")
 """The functions that read from their first argument."""
@@ -118,10 +115,123 @@ def trusted(node: Node) -> bool:  # noqa: PLR0911 - one return per kind of node
             return False
 
 
+# Lines, blocks, names and constants
+
+
+Path = tuple[str, ...]
+"""A chain of selections: the generated name of its root, then the fields."""
+Facts = dict[Path, str]
+"""Known values of paths: the generated names that hold them."""
+_WRITTEN = (str, int, bool, type(None))
+# CPython refuses more than 20 nested loops and `try` statements, and more than 100 levels of indentation.
+_MOST_LOOPS = 18
+_DEEPEST = 90
+LONGEST = 100_000
+"""The most characters of a function. Python compiles so many in 20 to 50 ms, while everything else waits."""
+
+
+class Emitter:
+    """Collects the body of one function. Calls and macros need no more of the generator.
+
+    certain: ids of the macros before which the code leaves nothing to be computed. scopes: the generated names of the
+    variables of macros. room: for how many more characters there is room. charged: the sum of all costs that do not
+    depend on values.
+    """
+
+    def __init__(self, certain: frozenset[int]) -> None:
+        self.certain = certain
+        self.scopes: list[dict[str, str]] = []
+        self.lines: list[str] = []
+        self.constants: dict[str, Value] = {}
+        self.known: Facts = {}
+        self.room: float = LONGEST
+        self.charged = 0
+        self._names: dict[int, str] = {}  # of constants, by id
+        self.depth = 1
+        self._loops = 0
+        self._temporaries = 0
+        self._cost = 0
+
+    def temporary(self) -> str:
+        """A new name."""
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def line(self, text: str) -> None:
+        """Write one statement."""
+        self.room -= len(text)
+        if self.room < 0:
+            raise UnsupportedError
+        self.lines.append(f"{' ' * self.depth}{text}")
+
+    def atom(self, expression: str) -> str:
+        """A name for an expression, so that its value can be used more than once."""
+        if expression.isidentifier() and not iskeyword(expression):
+            return expression
+        name = self.temporary()
+        self.line(f"{name} = {expression}")
+        return name
+
+    def constant(self, value: Value) -> str:
+        """A literal for a plain value, a generated name for any other."""
+        if value.__class__ in _WRITTEN:
+            return repr(value)
+        return self.bound(value)
+
+    def bound(self, value: Value) -> str:
+        """A generated name for an object: a function, a compiled pattern, a Duration."""
+        name = self._names.setdefault(id(value), f"k{len(self.constants)}")
+        self.constants[name] = value
+        return name
+
+    def charge(self, cost: int) -> None:
+        """Add a cost that is the same whenever this place is reached. Costs are summed until the code branches."""
+        self._cost += cost
+        self.charged += max(cost, 0)
+
+    def settle(self) -> None:
+        """Write a statement for the costs charged so far."""
+        if self._cost:
+            self.line(f"cost += {self._cost}" if self._cost > 0 else f"cost -= {-self._cost}")
+            self._cost = 0
+
+    @contextmanager
+    def block(self, header: str, facts: Facts | None = None) -> Iterator[None]:
+        """The statements under a header. `facts`, and facts found inside, hold only there."""
+        self.settle()
+        self.line(header)
+        loops = self._loops
+        self._loops += not header.startswith(("if", "else"))
+        if self.depth >= _DEEPEST or self._loops > _MOST_LOOPS:
+            raise UnsupportedError
+        known, self.known = self.known, {**self.known, **(facts or {})}
+        self.depth += 1
+        size = len(self.lines)
+        yield
+        self.settle()
+        if len(self.lines) == size:
+            self.line("pass")
+        self.depth -= 1
+        self._loops = loops
+        self.known = known
+
+    def value(self, node: Node) -> str:
+        """An expression for a node's value. It may be used only once."""
+        raise NotImplementedError
+
+    def truth(self, node: Node) -> str:
+        """An expression for a node's value that is certainly true or false."""
+        raise NotImplementedError
+
+    def condition(self, node: Node) -> tuple[str, Facts, Facts]:
+        """An expression that is true or false, with the facts if it holds and those if it does not."""
+        raise NotImplementedError
+
+
 # Calls
 
 
-def generate(generator: Generator, node: Call) -> str:
+def generate(generator: Emitter, node: Call) -> str:
     """An expression for the value of a call. Charges the cost or writes code for it."""
     inlined = _INLINED.get(node.function)
     written = None if inlined is None else inlined(generator, node)
@@ -148,7 +258,7 @@ def generate(generator: Generator, node: Call) -> str:
     return result
 
 
-def _charge_pass(generator: Generator, size: str, factor: int = 1) -> None:
+def _charge_pass(generator: Emitter, size: str, factor: int = 1) -> None:
     generator.line(f"cost += PASS[{size}]" + (f" * {factor}" if factor != 1 else ""))
 
 
@@ -188,7 +298,7 @@ def _is_scalar(node: Node) -> bool:
 # Equality
 
 
-def _equality(generator: Generator, node: Call) -> str | None:
+def _equality(generator: Emitter, node: Call) -> str | None:
     left, right = node.args
     if isinstance(left, Literal) and not isinstance(right, Literal):
         left, right = right, left
@@ -203,7 +313,7 @@ def _equality(generator: Generator, node: Call) -> str | None:
     return f"not {expression}" if negated else expression
 
 
-def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | None:
+def _with_literal(generator: Emitter, node: Node, literal: Literal) -> str | None:
     """An expression for `x == literal`. The class of the literal decides which values can be equal."""
     value = literal.value
     if value.__class__ not in (str, int, bool, type(None)):
@@ -223,11 +333,11 @@ def _with_literal(generator: Generator, node: Node, literal: Literal) -> str | N
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
 
 
-def _charge_unless_empty(generator: Generator, name: str) -> None:
+def _charge_unless_empty(generator: Emitter, name: str) -> None:
     generator.line(f"if {name} or {name}.__class__ not in SIZED: cost += 1")
 
 
-def _charge_against_text(generator: Generator, node: Node, name: str, length: int) -> None:
+def _charge_against_text(generator: Emitter, node: Node, name: str, length: int) -> None:
     """Write the cost of a comparison with a text of known length. The shorter text counts."""
     if length == 0:
         return
@@ -242,7 +352,7 @@ def _charge_against_text(generator: Generator, node: Node, name: str, length: in
         generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
 
 
-def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
+def _charge_smaller(generator: Emitter, node: Call, names: list[str]) -> None:
     """Charge the cost of one pass over the smaller of two values."""
     if all(map(_is_scalar, node.args)):
         generator.charge(1)
@@ -259,12 +369,12 @@ def _charge_smaller(generator: Generator, node: Call, names: list[str]) -> None:
 # Logic, sizes, membership, texts
 
 
-def _opposite(generator: Generator, node: Call) -> str:
+def _opposite(generator: Emitter, node: Call) -> str:
     generator.charge(1)
     return f"(not {generator.truth(node.args[0])})"
 
 
-def _size(generator: Generator, node: Call) -> str:
+def _size(generator: Emitter, node: Call) -> str:
     generator.charge(1)
     (argument,) = node.arguments
     expression = generator.value(argument)
@@ -273,7 +383,7 @@ def _size(generator: Generator, node: Call) -> str:
     return f"length({expression})"
 
 
-def _membership(generator: Generator, node: Call) -> str | None:
+def _membership(generator: Emitter, node: Call) -> str | None:
     item, container = node.args
     if not _is_text(item) or container.type is None:
         return None
@@ -288,7 +398,7 @@ def _membership(generator: Generator, node: Call) -> str | None:
     return f"({names[0]} in {names[1]} if {guard} else is_in({names[0]}, {names[1]}))"
 
 
-def _text_search(generator: Generator, node: Call) -> str | None:
+def _text_search(generator: Emitter, node: Call) -> str | None:
     """`startsWith`, `endsWith` and `contains` of a literal."""
     text, part = node.arguments
     if not isinstance(part, Literal) or part.value.__class__ is not str or len(part.value) >= len(PASS):
@@ -304,7 +414,7 @@ def _text_search(generator: Generator, node: Call) -> str | None:
     return f"({name}.{node.function.lower()}({part.value!r}))"
 
 
-def _matches(generator: Generator, node: Call) -> str | None:
+def _matches(generator: Emitter, node: Call) -> str | None:
     text, _ = node.arguments
     pattern = literal_pattern(node)
     if pattern is None:
@@ -321,7 +431,7 @@ def _matches(generator: Generator, node: Call) -> str | None:
     return search
 
 
-_INLINED: dict[str, Callable[[Generator, Call], str | None]] = {
+_INLINED: dict[str, Callable[[Emitter, Call], str | None]] = {
     "_==_": _equality,
     "_!=_": _equality,
     "!_": _opposite,
@@ -336,14 +446,14 @@ _ALL, _EXISTS = 3, 4
 _LOOK_AGAIN = {"all": 2, "exists": 3}
 
 
-def generate_loop(generator: Generator, node: Comprehension) -> str:
+def generate_loop(generator: Emitter, node: Comprehension) -> str:
     """An expression for the value of a macro."""
     binds = node.accumulator != ACCUMULATOR
     return _binding(generator, node) if binds else _LOOPS[node.macro](generator, node)
 
 
 @contextmanager
-def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
+def _loop(generator: Emitter, node: Comprehension) -> Iterator[str]:
     """The `for` statement; yields the name of the iterator."""
     over, kind = generator.value(node.range), _kind(node.range)
     if node.variable2 is not None:
@@ -370,7 +480,7 @@ def _loop(generator: Generator, node: Comprehension) -> Iterator[str]:
         generator.scopes.pop()
 
 
-def _quantifier(generator: Generator, node: Comprehension) -> str:
+def _quantifier(generator: Emitter, node: Comprehension) -> str:
     """`all` ends at the first false, `exists` at the first true."""
     universal = node.macro == "all"
     result = generator.atom(repr(universal))
@@ -385,7 +495,7 @@ def _quantifier(generator: Generator, node: Comprehension) -> str:
     return result
 
 
-def _exactly_one(generator: Generator, node: Comprehension) -> str:
+def _exactly_one(generator: Emitter, node: Comprehension) -> str:
     count = generator.atom("0 + 0")
     with _loop(generator, node):
         condition, *_ = generator.condition(node.body[0])
@@ -396,7 +506,7 @@ def _exactly_one(generator: Generator, node: Comprehension) -> str:
     return f"({count} == 1)"
 
 
-def _building(generator: Generator, node: Comprehension) -> str:
+def _building(generator: Emitter, node: Comprehension) -> str:
     """`map`, `filter` and similar macros. The tree shows what the step appends and what it costs."""
     result = generator.atom("[]" if _kind(node.init) is Kind.LIST else "{}")
     with _loop(generator, node):
@@ -415,7 +525,7 @@ def _kind(node: Node) -> Kind:
     return node.type.kind if node.type is not None else Kind.DYN
 
 
-def _append(generator: Generator, step: Node, result: str) -> None:
+def _append(generator: Emitter, step: Node, result: str) -> None:
     """`@result + [x]` or `cel.@mapInsert(@result, ...)`: costs 1 to read the result and 1 for the call."""
     assert isinstance(step, Call)  # noqa: S101 - macros are made so
     generator.charge(2)
@@ -427,7 +537,7 @@ def _append(generator: Generator, step: Node, result: str) -> None:
     generator.line(f"{function}({result}, {', '.join(given)})")
 
 
-def _binding(generator: Generator, node: Comprehension) -> str:
+def _binding(generator: Emitter, node: Comprehension) -> str:
     """A name for a value in `optMap`, `optFlatMap` and `sortBy`. It must be used, as its first use incurs the cost."""
     if not _surely_used(node.result, node.accumulator):
         raise UnsupportedError
@@ -497,7 +607,7 @@ def _first_parts(node: Comprehension) -> Iterator[Node]:
         yield step.args[1]
 
 
-_LOOPS: dict[str, Callable[[Generator, Comprehension], str]] = {
+_LOOPS: dict[str, Callable[[Emitter, Comprehension], str]] = {
     "all": _quantifier,
     "exists": _quantifier,
     "exists_one": _exactly_one,

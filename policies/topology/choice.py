@@ -157,7 +157,8 @@ class Search:
         for group in self._of(self.required).holding(also):
             rows = self.layout.rows(self.required, group)
             gang = replace(self.gang, required=level, preferred=None)
-            inside = Search(self._ground, gang, self._inside(rows))
+            within = rows if self._terms.within is None else rows & self._terms.within
+            inside = Search(self._ground, gang, replace(self._terms, within=within))
             for nearer in islice(inside.placing(), 1):
                 made = self.packed(self.required, group, rows & self.layout.rows(level, nearer.group))
                 if made is not None:
@@ -165,13 +166,21 @@ class Search:
 
     def candidates(self, number: int = MOST_CONSIDERED) -> list[Candidate]:
         """The first domains of the required level, those with room for the most Pods first."""
-        level = self._of(self.required)
-        groups = [group for group in np.flatnonzero(self.layout.carries(self.required)).tolist() if level.told(group)]
-        order = level.order(np.array(groups, np.int64))
+        level, layout = self._of(self.required), self.layout
+        groups = [group for group in np.flatnonzero(layout.carries(self.required)).tolist() if level.told(group)]
+        order, _ = level.order(np.array(groups, np.int64))
         pods = level.most(groups).sum(axis=0) if groups else np.zeros(0, np.int64)
-        rank = {int(group): place for place, group in enumerate(order.groups)}
+        rank = {int(group): place for place, group in enumerate(order)}
         best = sorted(zip(groups, pods.tolist(), strict=True), key=lambda pair: (-pair[1], rank[pair[0]]))
-        return [self._candidate(level, group, count) for group, count in best[:number]]
+        asked = sum(member.count for member in self.room.members)
+        made = []
+        for group, count in best[:number]:
+            rows = layout.rows(self.required, group)
+            fits = count == asked == self.gang.pods and level.fits(group)
+            missing = () if fits else self.shortage(level.most([group])[:, 0], self.room)
+            amounts = (int(rows.sum()), self.total(rows, free=True), self.total(rows))
+            made.append(Candidate(layout.address(self.required, group), *amounts, count, fits, missing))
+        return made
 
     def slots(self, placing: Placing) -> tuple[tuple[int, ...], ...]:
         """The rows for the Pods of each of the gang's members, in the order of ranks."""
@@ -185,9 +194,15 @@ class Search:
             id(member): [int(rows[node]) for node in nodes for _ in range(int(taken[node]))]
             for member, taken in zip(placing.room.members, placing.taken, strict=True)
         }
+        eligible = self._ground.inventory.eligible
         queues: list[tuple[int, ...]] = []
         for member in self.gang.members:
-            alike = next(other for other in placing.room.members if self._alike(member, other))
+            alike = next(
+                other
+                for other in placing.room.members
+                if member is other
+                or (member.requests == other.requests and np.array_equal(eligible(member)[0], eligible(other)[0]))
+            )
             places = by_member[id(alike)]
             queues.append(tuple(places[: member.count]))
             del places[: member.count]
@@ -221,15 +236,6 @@ class Search:
         columns = self._amounts if free else sum(self._ground.inventory.allocatable(name) for name in names)
         return int(np.asarray(columns)[rows].sum())
 
-    def _alike(self, member: Member, other: Member) -> bool:
-        if member is other:
-            return True
-        eligible = self._ground.inventory.eligible
-        return member.requests == other.requests and np.array_equal(eligible(member)[0], eligible(other)[0])
-
-    def _inside(self, rows: Mask) -> Terms:
-        return replace(self._terms, within=rows if self._terms.within is None else rows & self._terms.within)
-
     def _of(self, level: int) -> _Level:
         if level not in self._levels:
             self._levels[level] = _Level(self.layout, level, self.room, self._amounts, self.budget)
@@ -244,13 +250,6 @@ class Search:
                 inside = inside.at(np.flatnonzero(np.isin(groups, pack.fewest(inside, groups, Budget(STEPS)))))
         taken = pack.packed(inside, Budget(STEPS))
         return None if taken is None else Placing(level, group, inside, taken)
-
-    def _candidate(self, level: _Level, group: int, pods: int) -> Candidate:
-        rows = self.layout.rows(self.required, group)
-        fits = pods == sum(member.count for member in self.room.members) == self.gang.pods and level.fits(group)
-        missing = () if fits else self.shortage(level.most([group])[:, 0], self.room)
-        address = self.layout.address(self.required, group)
-        return Candidate(address, int(rows.sum()), self.total(rows, free=True), self.total(rows), pods, fits, missing)
 
     @cached_property
     def _amounts(self) -> Integers:
@@ -370,13 +369,6 @@ def _devices(member: Member) -> tuple[str, ...]:
     return (name,) if name else tuple(name for name, _ in known or extended)
 
 
-class _Ordered(NamedTuple):
-    """Domains in the order of points 3, 4 and 6. ties: by domain, a number that those have that differ in 6 alone."""
-
-    groups: Integers
-    ties: Integers
-
-
 class _Level:
     """The domains of one level, and which of them holds a gang. amounts: what is free of what is measured, by row."""
 
@@ -404,60 +396,66 @@ class _Level:
 
     def holding(self, also: Callable[[int, int], bool] | None = None) -> Iterator[int]:
         """The domains that hold the gang, in order. also: what else has to hold for one."""
-        pairs = zip(self._order.ties.tolist(), self._order.groups.tolist(), strict=True)
-        for _, tie in groupby(pairs, key=lambda pair: pair[0]):
-            for group in self._fewest_first([group for _, group in tie]):
+        pairs = zip(*(column.tolist() for column in self._order), strict=True)
+        for _, tie in groupby(pairs, key=lambda pair: pair[1]):
+            for group in self._fewest_first([group for group, _ in tie]):
                 if self.told(group) and (also is None or also(self.level, group)):
                     yield group
 
     def fits(self, group: int) -> bool:
         """Whether the whole gang fits into a domain."""
-        if group not in self._fits:
-            self._fits[group] = self._packs(group)
-        return self._fits[group]
+        if group in self._fits:
+            return self._fits[group]
+        fits = False
+        if self._possible[group]:
+            if not self._tried[group]:
+                # It is packed with some of the next in order, which takes little longer; more and more of them.
+                groups = self._order[0]
+                others = groups[~self._tried[groups]]
+                nodes = np.cumsum(np.bincount(self._groups, minlength=self._size)[others])
+                chosen = np.union1d(group, others[: np.searchsorted(nodes, self._together)])
+                self._together *= 2
+                self._easy[chosen] = (self._packed(chosen) == self.room.counts[:, None]).all(axis=0)
+                self._tried[chosen] = True
+            fits = bool(self._easy[group])
+            if not fits and self._budget.steps > 0:
+                inside = self.room.at(np.flatnonzero(self._groups == group))
+                fits = pack.packing(inside, int(self.room.counts.sum()), self._budget) is not None
+        self._fits[group] = fits
+        return fits
 
     def most(self, groups: Sequence[int]) -> Integers:
         """How many Pods of each member have a place, by member and one of these domains. Exact where that is cheap."""
         new = [group for group in groups if group not in self._most]
-        if new:
-            self._most.update(zip(new, self._searched(new).T, strict=True))
+        found = self._packed(new)
+        is_most = (found == self._capacities[:, new]).all(axis=0).tolist()
+        for index, group in enumerate(new):
+            if not is_most[index] and self._budget.steps > 0:
+                inside = self.room.at(np.flatnonzero(self._groups == group))
+                better = pack.packing(inside, int(found[:, index].sum()), self._budget)
+                if better is not None:
+                    found[:, index] = better.sum(axis=1)
+        self._most.update(zip(new, found.T, strict=True))
         return np.array([self._most[group] for group in groups], np.int64).reshape(-1, len(self.room.counts)).T
 
-    def order(self, groups: Integers) -> _Ordered:
-        """Some domains in order."""
+    def order(self, groups: Integers) -> tuple[Integers, Integers]:
+        """Some domains in the order of points 3, 4 and 6, with a number that those have that differ in 6 alone."""
         rows = np.flatnonzero(self._amounts)  # rows without a Node have nothing free
         weights = self._amounts[rows]
         own = np.bincount(self.layout.groups(self.level)[rows], weights=weights, minlength=self._size)
-        sums = [] if self.level == WHOLE else [self._around(outer, own) for outer in self.layout.around(self.level)]
+        outer = [] if self.level == WHOLE else self.layout.around(self.level)
+        around = [self.layout.outer(self.level, farther) for farther in outer]
+        sums = (np.bincount(domains, weights=own)[domains] for domains in around)
         keys = [column.astype(np.int64)[groups] for column in (*sums, own)]
         order = np.lexsort((groups, *keys))
         same = np.zeros(len(groups), bool)
         if len(groups):
             same[1:] = np.logical_and.reduce([np.diff(key[order]) == 0 for key in keys])
-        return _Ordered(groups[order], np.cumsum(~same))
+        return groups[order], np.cumsum(~same)
 
     @cached_property
-    def _order(self) -> _Ordered:
+    def _order(self) -> tuple[Integers, Integers]:
         return self.order(np.flatnonzero(self._possible))
-
-    def _around(self, outer: int, own: Integers) -> Integers:
-        """By domain, what the domain of a farther level around it has. own: by domain."""
-        around = self.layout.outer(self.level, outer)
-        return np.asarray(np.bincount(around, weights=own)[around])
-
-    def _searched(self, groups: Sequence[int]) -> Integers:
-        found = self._packed(groups)
-        is_most = (found == self._capacities[:, groups]).all(axis=0).tolist()
-        for index, group in enumerate(groups):
-            if self._budget.steps <= 0:
-                break
-            if is_most[index]:
-                continue
-            inside = self.room.at(np.flatnonzero(self._groups == group))
-            better = pack.packing(inside, int(found[:, index].sum()), self._budget)
-            if better is not None:
-                found[:, index] = better.sum(axis=1)
-        return found
 
     def _packed(self, groups: Sequence[int] | Integers) -> Integers:
         """How many Pods of each member have a place without a search, by member and one of these domains."""
@@ -471,43 +469,19 @@ class _Level:
         sums = [np.bincount(own, weights=of_member, minlength=self._size) for of_member in taken]
         return np.stack(sums).astype(np.int64)[:, groups]
 
-    def _try(self, group: int) -> None:
-        """Pack a domain, and some of the next in order, which takes little longer; more and more of them."""
-        others = self._order.groups[~self._tried[self._order.groups]]
-        nodes = np.cumsum(np.bincount(self._groups, minlength=self._size)[others])
-        groups = np.union1d(group, others[: np.searchsorted(nodes, self._together)])
-        self._together *= 2
-        self._easy[groups] = (self._packed(groups) == self.room.counts[:, None]).all(axis=0)
-        self._tried[groups] = True
-
-    def _packs(self, group: int) -> bool:
-        if not self._possible[group]:
-            return False
-        if not self._tried[group]:
-            self._try(group)
-        if self._easy[group]:
-            return True
-        if self._budget.steps <= 0:
-            return False
-        inside = self.room.at(np.flatnonzero(self._groups == group))
-        return pack.packing(inside, int(self.room.counts.sum()), self._budget) is not None
-
     def _fewest_first(self, tie: list[int]) -> Iterator[int]:
-        """Of domains that are equal so far, those that hold the gang, by point 5 and 6 of the order."""
+        """Of domains that are equal so far, those that hold the gang, by point 5 and 6 of the order.
+
+        Different Pods may need more of the nearer domains in fact than the least. The first two are certain, if not too
+        many are equal; those after them are not worth the time.
+        """
         if len(tie) == 1 or self._nearer is None:
             yield from (group for group in tie if self.fits(group))
             return
         order = sorted(zip(self._needed[tie].tolist(), tie, strict=True))
         if len(self.room.members) == 1:
             yield from (group for _, group in order)
-        else:
-            yield from self._in_fact(order, self._nearer)
-
-    def _in_fact(self, order: Iterable[tuple[int, int]], nearer: int) -> Iterator[int]:
-        """The domains that hold the gang, by how many nearer ones it needs in fact, which may be more than the least.
-
-        The first two are certain, if not too many are equal; those after them are not worth the time.
-        """
+            return
         heap: list[tuple[int, int]] = []
         certain = tries = 0
         for least, group in order:
@@ -518,7 +492,7 @@ class _Level:
                 number = least
                 if certain < _CERTAIN and tries < _MOST_TRIES:
                     inside = self.room.at(np.flatnonzero(self._groups == group))
-                    number = len(pack.fewest(inside, self.layout.groups(nearer)[inside.rows], self._budget))
+                    number = len(pack.fewest(inside, self.layout.groups(self._nearer)[inside.rows], self._budget))
                 tries += 1
                 heappush(heap, (number, group))
         while heap:
@@ -570,7 +544,14 @@ class Layout:
             self._values.append(values)
         self._groups = [np.where(self.present, 0, -1).astype(np.int32)]
         for level in range(len(tiers)):
-            self._groups.append(self._numbered([ranks[outer] for outer in self.around(level)] + [ranks[level]]))
+            paths = np.zeros(len(self.present), np.int64)
+            for rank in (*(ranks[outer] for outer in self.around(level)), ranks[level]):
+                # Numbered after each level, so that the product of two stays within 64 bits.
+                paths = paths * (int(rank.max(initial=0)) + 1) + rank
+                paths = np.unique(paths, return_inverse=True)[1].ravel()
+            groups = np.full(len(paths), -1, np.int32)
+            groups[self.present] = np.unique(paths[self.present], return_inverse=True)[1].ravel()
+            self._groups.append(groups)
         self._first = [_first(groups) for groups in self._groups]
         pairs = zip(self._codes, self._first[1:], strict=True)
         self._carries = [np.ones(len(self._first[0]), bool), *(codes[first] >= 0 for codes, first in pairs)]
@@ -625,15 +606,8 @@ class Layout:
         """
         if level == WHOLE:
             return ()
-        if (level, group) not in self._addresses:
-            self._addresses[level, group] = tuple(
-                Step(self.tiers[tier].keys, self._values[tier][int(self._codes[tier][self.row(level, group)])])
-                for tier in self._telling(level, group)
-            )
-        return self._addresses[level, group]
-
-    def _telling(self, level: int, group: int) -> list[int]:
-        """The levels whose values tell a domain from all others; none if no labels do."""
+        if (level, group) in self._addresses:
+            return self._addresses[level, group]
         row = self.row(level, group)
         tiers = [tier for tier in (*self.around(level), level) if self._codes[tier][row] >= 0]
         wide = [tier for tier in tiers if tier != level and not _WIDE.isdisjoint(self.tiers[tier].keys)]
@@ -643,22 +617,11 @@ class Layout:
             for tier in steps:
                 same &= self._codes[tier] == self._codes[tier][row]
             if not (same & (self.groups(level) != group)).any():
-                return steps
-            if not wide:
                 break
-            steps.insert(0, wide.pop())
-        return []
-
-    def _numbered(self, ranks: list[Integers]) -> Codes:
-        """A number for each row, by the order of its ranks."""
-        paths = np.zeros(len(self.present), np.int64)
-        for rank in ranks:
-            # Numbered after each level, so that the product of two stays within 64 bits.
-            paths = paths * (int(rank.max(initial=0)) + 1) + rank
-            paths = np.unique(paths, return_inverse=True)[1].ravel()
-        groups = np.full(len(paths), -1, np.int32)
-        groups[self.present] = np.unique(paths[self.present], return_inverse=True)[1].ravel()
-        return groups
+            steps = [wide.pop(), *steps] if wide else []
+        values = ((tier, self._values[tier][int(self._codes[tier][row])]) for tier in steps)
+        self._addresses[level, group] = tuple(Step(self.tiers[tier].keys, value) for tier, value in values)
+        return self._addresses[level, group]
 
 
 class Layouts:

@@ -141,10 +141,6 @@ def excess(members: Iterable[Member]) -> str:
 _SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-class _MalformedError(ValueError):
-    """A template is not what Kubernetes takes. The text says what is wrong."""
-
-
 def tiers(topology: Topology, *levels: Level | None) -> tuple[Level, ...]:
     """The levels of a topology, farthest first, each under the name that people call it.
 
@@ -178,6 +174,13 @@ def member(
     try:
         selector = _map(spec.get("nodeSelector"), "nodeSelector")
         amounts = requests(msgspec.convert(template, PodManifest, strict=False)) if asked is None else asked
+        # Claims for devices that cannot be counted: unknown ones, and those for accelerators. One for something else
+        # keeps no Pod from a domain as far as is known.
+        uncounted = [name for name, _ in amounts if name.startswith(DEVICE_CLASS_PREFIX)]
+        for claim, of_template in claims(spec):
+            classes = facts.claim_classes(namespace, claim, of_template)
+            if not classes or not classes.isdisjoint(accelerators.device_classes):
+                uncounted.append(claim or of_template)
         return Member(
             path,
             count,
@@ -188,26 +191,11 @@ def member(
             tolerations=_tolerations(spec.get("tolerations")),
             priority=_priority(spec, facts),
             preempts=spec.get("preemptionPolicy") != "Never",
-            claims=_claims(spec, amounts, namespace, facts, accelerators),
+            claims=tuple(dict.fromkeys(uncounted)),
             alone=_is_alone(template, spec),
         )
     except (ValueError, TypeError) as error:
         return f"it cannot be read: {error}"
-
-
-def _claims(
-    spec: JsonObject, amounts: Amounts, namespace: str, facts: Facts, accelerators: Accelerators
-) -> tuple[str, ...]:
-    """The claims for devices that cannot be counted: unknown ones, and those for accelerators.
-
-    A claim for something else keeps no Pod from a domain as far as is known, so it does not count.
-    """
-    uncounted = [name for name, _ in amounts if name.startswith(DEVICE_CLASS_PREFIX)]
-    for claim, template in claims(spec):
-        classes = facts.claim_classes(namespace, claim, template)
-        if not classes or not classes.isdisjoint(accelerators.device_classes):
-            uncounted.append(claim or template)
-    return tuple(dict.fromkeys(uncounted))
 
 
 def _priority(spec: JsonObject, facts: Facts) -> int | None:
@@ -226,9 +214,9 @@ def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> 
     """The terms of which a Node must meet one: the user's, each combined with each of `terms`, and the Node's name."""
     written = node_demand(spec).terms
     if None in (written or ()):
-        raise _MalformedError("a term of its nodeAffinity is malformed")
+        raise TypeError("a term of its nodeAffinity is malformed")
     if written is not None and not any(written):
-        raise _MalformedError("its nodeAffinity matches no Node")
+        raise ValueError("its nodeAffinity matches no Node")
     own = [term for term in written or () if term]
     alternatives = [(*mine, *given) for mine in own or [()] for given in terms or [()]]
     if name := spec.get("nodeName"):
@@ -239,7 +227,7 @@ def _terms(spec: JsonObject, terms: Sequence[Sequence[SelectorRequirement]]) -> 
 
 def _map(value: Any, what: str) -> JsonObject:
     if not isinstance(value, dict | None):
-        raise _MalformedError(f"its {what} is no map")
+        raise TypeError(f"its {what} is no map")
     return value or {}
 
 
@@ -249,31 +237,26 @@ def _is_alone(template: JsonObject, spec: JsonObject) -> bool:
     ports = [port for one in containers if isinstance(one, dict) for port in one.get("ports") or ()]
     if any(isinstance(port, dict) and (port.get("hostPort") or spec.get("hostNetwork")) for port in ports):
         return True
-    apart = mapping(mapping(spec, "affinity"), "podAntiAffinity")
     labels = mapping(mapping(template, "metadata"), "labels")
-    return any(
-        isinstance(term, dict) and term.get("topologyKey") == HOSTNAME and _selects(term.get("labelSelector"), labels)
-        for term in apart.get(REQUIRED) or ()
-    )
-
-
-def _selects(selector: Any, labels: JsonObject) -> bool:
-    """Whether a label selector of Pods selects these labels. A missing one selects none."""
-    if not isinstance(selector, dict):
-        return False
-    equal = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
     texts = {key: value for key, value in labels.items() if isinstance(value, str)}
-    expressions = read_term({"matchExpressions": selector.get("matchExpressions")})
-    return equal and expressions is not None and all(one.matches(texts) for one in expressions)
+    for term in mapping(mapping(spec, "affinity"), "podAntiAffinity").get(REQUIRED) or ():
+        selector = term.get("labelSelector") if isinstance(term, dict) and term.get("topologyKey") == HOSTNAME else None
+        if not isinstance(selector, dict):  # one that is missing selects none
+            continue
+        equal = all(labels.get(key) == value for key, value in mapping(selector, "matchLabels").items())
+        expressions = read_term({"matchExpressions": selector.get("matchExpressions")})
+        if equal and expressions is not None and all(one.matches(texts) for one in expressions):
+            return True
+    return False
 
 
 def _tolerations(written: Any) -> tuple[Toleration, ...]:
     if not isinstance(written, list | None):
-        raise _MalformedError("its tolerations are no list")
+        raise TypeError("its tolerations are no list")
     made = []
     for toleration in written or ():
         if not isinstance(toleration, dict):
-            raise _MalformedError("a toleration is no map")
+            raise TypeError("a toleration is no map")
         fields = {field: toleration.get(field) or "" for field in ("key", "operator", "value", "effect")}
         fields["operator"] = fields["operator"] or "Equal"
         made.append(Toleration(**{field: _checked(text, "a field of a toleration") for field, text in fields.items()}))
@@ -282,5 +265,5 @@ def _tolerations(written: Any) -> tuple[Toleration, ...]:
 
 def _checked(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise _MalformedError(f"{what} is no text")
+        raise TypeError(f"{what} is no text")
     return value

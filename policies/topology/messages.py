@@ -106,11 +106,8 @@ def contradictions(template: Template) -> Iterator[Violation]:
     if topology is None or template.placement is None:
         return
     if preferred is not None and required is not None:
-        named = {domain.level: domain.values for domain in required.domains if domain.values}
-        if any(
-            domain.values and domain.level in named and set(domain.values).isdisjoint(named[domain.level])
-            for domain in preferred.domains
-        ):
+        named = {domain.level: domain.values for domain in required.named}
+        if any(one.level in named and set(one.values).isdisjoint(named[one.level]) for one in preferred.named):
             annotation = template.annotations.preferred
             yield Violation(
                 RULE, annotation.path if annotation else "", quote(preferred.called(topology)),
@@ -350,8 +347,8 @@ def _about_nodes(template: Template, topology: Topology, nodes: Sequence[Node]) 
             yield as_warning(_about(annotation, problem))
             return
     required, preferred = template.required, template.preferred
-    if required is not None and preferred is not None and required.is_named and preferred.is_named:
-        domains = [domain for domain in (*required.domains, *preferred.domains) if domain.values]
+    if required is not None and preferred is not None and required.named and preferred.named:
+        domains = (*required.named, *preferred.named)
         is_many = sum(len(domain.values) for domain in domains) * len(nodes) > MOST_COMPARED
         if not (is_many or _any_meets(alternatives(domains, topology.requirement), nodes)):
             inside = quote(required.called(topology))
@@ -391,7 +388,7 @@ def _problem(placement: Placement, topology: Topology, nodes: Sequence[Node]) ->
 
 def _ambiguity(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
     """What is said of a domain that there is several times; empty if there is one of each."""
-    named = [domain for domain in placement.domains if domain.values]
+    named = placement.named
     if not named or len(named[-1].values) * len(nodes) > MOST_COMPARED:
         return ""
     level, terms = named[-1].level, alternatives(named, topology.requirement)
@@ -420,7 +417,7 @@ def _ambiguity(placement: Placement, topology: Topology, nodes: Sequence[Node]) 
 
 def _flawed(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> str:
     """What is said of named domains whose Nodes have flaws of the network; empty if they have none."""
-    named = [domain for domain in placement.domains if domain.values]
+    named = placement.named
     size = sum(len(domain.values) for domain in named)
     is_wide = named and named[-1].level.name in (vocabulary.REGION, vocabulary.ZONE)
     if not named or is_wide or size * len(nodes) > MOST_COMPARED:

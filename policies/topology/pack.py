@@ -98,11 +98,14 @@ def pack(room: Room, groups: Codes) -> Integers:
     taken = np.zeros((len(room.members), len(room.rows)), np.int64)
     if not len(room.rows):
         return taken
-    order = _order(room, groups)
-    starts = beginnings(groups[order])
     if len(room.members) == 1:
-        taken[0, order] = first(room.fit[0, order], starts, int(room.counts[0]))
+        order = np.argsort(groups, kind="stable")
+        taken[0, order] = first(room.fit[0, order], beginnings(groups[order]), int(room.counts[0]))
         return taken
+    # The Nodes by domain; inside it those first that fewer members can use, then the fullest.
+    weights = 1 << np.arange(len(room.members))
+    order = np.lexsort((*room.free, weights @ room.open, room.open.sum(axis=0), groups))
+    starts = beginnings(groups[order])
     free = room.free[:, order]
     for member in demanding(room):
         requests, count = room.requests[member], int(room.counts[member])
@@ -155,14 +158,6 @@ def demanding(room: Room) -> list[int]:
     best = np.maximum(room.free.max(axis=1, initial=0), 1)
     shares = (room.requests / best).max(axis=1)
     return sorted(range(len(room.members)), key=lambda m: (-shares[m], room.requests[m].tolist(), room.open[m].sum()))
-
-
-def _order(room: Room, groups: Codes) -> Integers:
-    """The Nodes by domain; inside it those first that fewer members can use, then the fullest."""
-    if len(room.members) == 1:
-        return np.argsort(groups, kind="stable")
-    weights = 1 << np.arange(len(room.members))
-    return np.lexsort((*room.free, weights @ room.open, room.open.sum(axis=0), groups))
 
 
 # Beginning takes as long as so many steps.

@@ -90,9 +90,9 @@ class Placement(Struct, frozen=True):
         return self.domains[-1].level
 
     @property
-    def is_named(self) -> bool:
-        """Whether any domain has a name."""
-        return any(domain.values for domain in self.domains)
+    def named(self) -> tuple[Domain, ...]:
+        """The domains that have a name."""
+        return tuple(domain for domain in self.domains if domain.values)
 
     @property
     def is_open(self) -> bool:
@@ -220,7 +220,7 @@ def preferred_terms(topology: Topology, required: Placement | None, preferred: P
     Those of the required level or above are left out, as all of its Nodes are in them. A Node in the nearest domain
     meets all of them and gets a score of 100. A domain has a term for each way of labelling Nodes; no Node meets two.
     """
-    domains = () if preferred is None else tuple(domain for domain in preferred.domains if domain.values)
+    domains = () if preferred is None else preferred.named
     floor = -1 if required is None else topology.position(required.level)
     counts = [count for count, domain in enumerate(domains, start=1) if topology.position(domain.level) > floor]
     preferences = []

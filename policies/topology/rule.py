@@ -350,7 +350,7 @@ class _Shortages:
         topology, required = first.topology, first.required
         if topology is None:
             return None
-        named = () if required is None else tuple(domain for domain in required.domains if domain.values)
+        named = () if required is None else required.named
         pool = () if topology.pool is None else topology.pool.requirements
         terms = tuple((*term, *pool) for term in alternatives(named, topology.requirement) or ((),))
         members = []

@@ -639,7 +639,7 @@ def _for_reader(
         if annotation is None or placement is None:
             continue
         level = placement.level
-        if placement.is_named:
+        if placement.named:
             problem = f"names a domain, which the scheduler cannot read ({reader})."
             remedy = f"Write {topology.called(level)}, and choose the domain by a node selector."
             yield _refusal(annotation, problem, _LEVELS_ONLY, remedy)

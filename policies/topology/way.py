@@ -394,7 +394,7 @@ def kueue_warnings(template: Template, flavored: Collection[str] | None) -> Iter
         )
     for _, placement in template.placements:
         name = topology.called(placement.level)
-        if placement.is_named:
+        if placement.named:
             yield as_warning(
                 f"Kueue takes levels only: {quote(placement.called(topology))} becomes {quote(name)}; choose the "
                 "domain by a node selector"

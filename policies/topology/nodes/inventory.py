@@ -157,7 +157,12 @@ class Labels:
 
     def meets(self, requirement: SelectorRequirement, rows: Rows) -> Mask:
         """Which of the rows meet a requirement. Source: Requirement.Matches of k8s.io/apimachinery's labels."""
-        column = self._key(requirement.key)
+        column = self._keys.pop(requirement.key, None)
+        if column is None:
+            column = self._column((requirement.key,), distinct=False)
+            if len(self._keys) >= _MOST_KEYS:
+                del self._keys[next(iter(self._keys))]
+        self._keys[requirement.key] = column
         # The last entry stands for rows without the label, whose code is -1.
         table = np.zeros(len(column.values) + 1, np.bool_)
         match requirement.operator:
@@ -175,15 +180,6 @@ class Labels:
                 pass
         met: Mask = table[column.upto(len(self._labels))[rows]]
         return met
-
-    def _key(self, key: str) -> Column:
-        column = self._keys.pop(key, None)
-        if column is None:
-            column = self._column((key,), distinct=False)
-            if len(self._keys) >= _MOST_KEYS:
-                del self._keys[next(iter(self._keys))]
-        self._keys[key] = column
-        return column
 
     def _column(self, keys: tuple[str, ...], *, distinct: bool) -> Column:
         column = Column(keys, distinct=distinct)
@@ -249,20 +245,19 @@ class Eligibility:
         question = (member.node_selector, member.terms, member.tolerations)
         answer = self._answers.pop(question, None)
         if answer is None or answer[2] != self.changes or len(answer[0]) != size:
-            answer = self._answer(question, answer, size)
+            behind = self.changes if answer is None else self.changes - answer[2]
+            if answer is None or behind > min(len(self._log), _MOST_CHANGES):
+                now, possible = self._evaluated(question, slice(0, size))
+            else:
+                rows = np.array([*dict.fromkeys(self._log[len(self._log) - behind :])], np.int64)
+                longer = np.zeros(size - len(answer[0]), np.bool_)
+                now, possible = (np.concatenate((mask, longer)) for mask in answer[:2])
+                now[rows], possible[rows] = self._evaluated(question, rows)
+            answer = now, possible, self.changes
             if len(self._answers) >= _MOST_ANSWERS:
                 del self._answers[next(iter(self._answers))]
         self._answers[question] = answer
         return answer[:2]
-
-    def _answer(self, question: _Question, last: _Answer | None, size: int) -> _Answer:
-        behind = self.changes if last is None else self.changes - last[2]
-        if last is None or behind > min(len(self._log), _MOST_CHANGES):
-            return *self._evaluated(question, slice(0, size)), self.changes
-        rows = np.array([*dict.fromkeys(self._log[len(self._log) - behind :])], np.int64)
-        now, possible = (np.concatenate((mask, np.zeros(size - len(mask), np.bool_))) for mask in last[:2])
-        now[rows], possible[rows] = self._evaluated(question, rows)
-        return now, possible, self.changes
 
     def _evaluated(self, question: _Question, rows: Rows) -> tuple[Mask, Mask]:
         selector, terms, tolerations = question

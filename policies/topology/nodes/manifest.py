@@ -241,20 +241,22 @@ def _of_pod(resources: Resources, containers: Thousandths, status: PodStatus) ->
 
     containers: what its containers ask for; it is the request where there is only a limit, but for huge pages.
     """
-    asked = {name: amount for name, amount in _counted(resources.requests or {}).items() if _is_of_pod(name)}
+    asked, limits = (
+        {
+            name: amount
+            for name, amount in _counted(quantities or {}).items()
+            if name in (CPU, "memory") or name.startswith(_HUGE_PAGES)
+        }
+        for quantities in (resources.requests, resources.limits)
+    )
     if asked and status.resources is not None:
         has = _largest(status.resources.requests, status.allocated_resources)
         if not _is_infeasible(status):
             _raise(has, asked)
         asked = {name: has.get(name, 0) for name in asked}
-    limits = {name: amount for name, amount in _counted(resources.limits or {}).items() if _is_of_pod(name)}
     # Containers may use more of all but huge pages than they ask for.
     shared = {name: containers[name] for name in limits if name in containers and not name.startswith(_HUGE_PAGES)}
     return limits | shared | asked
-
-
-def _is_of_pod(name: str) -> bool:
-    return name in (CPU, "memory") or name.startswith(_HUGE_PAGES)
 
 
 def _requested(resources: Resources | None) -> Thousandths:
@@ -263,25 +265,21 @@ def _requested(resources: Resources | None) -> Thousandths:
 
 def _counted(quantities: Quantities) -> Thousandths:
     """The resources that the scheduler counts. Raises ValueError for a malformed amount."""
-    return {
-        name: _amount(name, quantity)
-        for name, quantity in quantities.items()
-        if name in _OF_KUBERNETES
-        or ("/" in name and not name.startswith("requests."))
-        or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
-    }
-
-
-def _amount(name: str, quantity: str | float) -> int:
-    is_device = "/" in name
-    try:
-        amount = thousandths(quantity)
-    except ValueError:
-        amount = None
-    if amount is None or (is_device and amount % 1000):
-        expected = "a whole number of devices" if is_device else "an amount such as 8, 500m or 1.5Gi"
-        raise ValueError(f"{name} is {quantity!r}; {expected} was expected") from None
-    return amount
+    amounts = {}
+    for name, quantity in quantities.items():
+        is_device = "/" in name
+        is_counted = name in _OF_KUBERNETES or (is_device and not name.startswith("requests."))
+        if not is_counted and not name.startswith((_HUGE_PAGES, "attachable-volumes-")):
+            continue
+        try:
+            amount = thousandths(quantity)
+        except ValueError:
+            amount = -1
+        if amount < 0 or (is_device and amount % 1000):
+            expected = "a whole number of devices" if is_device else "an amount such as 8, 500m or 1.5Gi"
+            raise ValueError(f"{name} is {quantity!r}; {expected} was expected") from None
+        amounts[name] = amount
+    return amounts
 
 
 def _is_infeasible(status: PodStatus) -> bool:

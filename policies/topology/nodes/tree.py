@@ -74,18 +74,42 @@ def flaws(nodes: Iterable[Node]) -> Mapping[str, tuple[Flaw, ...]]:
     superpods = _superpods(connected.values())
     flawed: dict[str, tuple[Flaw, ...]] = {}
     for name, own in connected.items():
-        incomplete = _incomplete(own, carried[own.get(FLAVOR)])
-        if of_node := (*_slow(own), *_miswired(own), *incomplete, *_mixed(own), *_split(own, superpods)):
+        if of_node := tuple(_of_node(own, carried[own.get(FLAVOR)], superpods)):
             flawed[name] = of_node
     return flawed
 
 
-def _slow(labels: Labels) -> Iterator[Flaw]:
+def _of_node(labels: Labels, carried: set[str], superpods: Mapping[tuple[str, ...], set[str]]) -> Iterator[Flaw]:
+    """The flaws of a Node. carried: the names that other Nodes of its network carry. superpods: of each leafgroup."""
     current, expected = (_value(labels, name) for name in _SPEEDS)
     if current and expected and current != expected:
-        has, should = _speed(current), _speed(expected)
-        if has is None or should is None or has < should:
+        speed, should = _speed(current), _speed(expected)
+        if speed is None or should is None or speed < should:
             yield Flaw("slow", f"speed is {current}, expected {expected}")
+    yield from _miswired(labels)
+    has = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
+    is_placed = FLAVOR in labels or not has.isdisjoint(_LEVELS)
+    missing = [name for name in _LEVELS if is_placed and name in carried and name not in has]
+    if "flavor" in carried and FLAVOR not in labels and any(BACKEND + name in labels for name in _LEVELS):
+        missing.append("flavor")
+    if len(has.intersection(_SPEEDS)) == 1:
+        missing += [name for name in _SPEEDS if name in carried and name not in has]
+    if missing:
+        yield Flaw("incomplete", f"no {', no '.join(missing)}")
+    # Levels with two values, or of which no one prefix names all.
+    both = [(name, labels.get(BACKEND + name), labels.get(IB + name)) for name in _LEVELS]
+    differing = [f"{name} is {new} by backend and {old} by ib" for name, new, old in both if new and old and new != old]
+    new_only = [name for name, new, old in both if new and not old]
+    old_only = [name for name, new, old in both if old and not new]
+    if differing:
+        yield Flaw("mixed", "; ".join(differing))
+    if new_only and old_only:
+        yield Flaw("mixed", f"{', '.join(new_only)} by backend alone, {', '.join(old_only)} by ib alone")
+    there = superpods.get(_leafgroup(labels), ())
+    if len(there) > 1:
+        fabric = _value(labels, "fabric")
+        group = _value(labels, "leafgroup") + (f" of fabric {fabric}" if fabric else "")
+        yield Flaw("split", f"leafgroup {group} is in superpods {' and '.join(sorted(there))}")
 
 
 def _speed(text: str) -> float | None:
@@ -110,30 +134,6 @@ def _miswired(labels: Labels) -> Iterator[Flaw]:
         yield Flaw("miswired", listed(wrong, _PORTS_SHOWN, "; "))
 
 
-def _incomplete(labels: Labels, carried: set[str]) -> Iterator[Flaw]:
-    has = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
-    is_placed = FLAVOR in labels or not has.isdisjoint(_LEVELS)
-    missing = [name for name in _LEVELS if is_placed and name in carried and name not in has]
-    if "flavor" in carried and FLAVOR not in labels and any(BACKEND + name in labels for name in _LEVELS):
-        missing.append("flavor")
-    if len(has.intersection(_SPEEDS)) == 1:
-        missing += [name for name in _SPEEDS if name in carried and name not in has]
-    if missing:
-        yield Flaw("incomplete", f"no {', no '.join(missing)}")
-
-
-def _mixed(labels: Labels) -> Iterator[Flaw]:
-    """The flaw of levels with two values, or of a Node whose levels no one prefix names."""
-    both = [(name, labels.get(BACKEND + name), labels.get(IB + name)) for name in _LEVELS]
-    differing = [f"{name} is {new} by backend and {old} by ib" for name, new, old in both if new and old and new != old]
-    new_only = [name for name, new, old in both if new and not old]
-    old_only = [name for name, new, old in both if old and not new]
-    if differing:
-        yield Flaw("mixed", "; ".join(differing))
-    if new_only and old_only:
-        yield Flaw("mixed", f"{', '.join(new_only)} by backend alone, {', '.join(old_only)} by ib alone")
-
-
 def _superpods(connected: Iterable[Labels]) -> Mapping[tuple[str, ...], set[str]]:
     """The superpods that each leafgroup is in. Numbers of leafgroups repeat across fabrics.
 
@@ -150,14 +150,6 @@ def _superpods(connected: Iterable[Labels]) -> Mapping[tuple[str, ...], set[str]
             split.setdefault(fabric, []).append(len(there) > 1)
     numbered = {fabric for fabric, several in split.items() if 2 * sum(several) < len(several)}
     return {group: there for group, there in superpods.items() if group[2] or group[0] in numbered}
-
-
-def _split(labels: Labels, superpods: Mapping[tuple[str, ...], set[str]]) -> Iterator[Flaw]:
-    there = superpods.get(_leafgroup(labels), ())
-    if len(there) > 1:
-        fabric = _value(labels, "fabric")
-        group = _value(labels, "leafgroup") + (f" of fabric {fabric}" if fabric else "")
-        yield Flaw("split", f"leafgroup {group} is in superpods {' and '.join(sorted(there))}")
 
 
 def _leafgroup(labels: Labels) -> tuple[str, ...]:
@@ -430,7 +422,13 @@ def data(machines: Sequence[Machine], topologies: Iterable[Topology], room: int 
             largest = tuple(map(max, zip(*sums.values(), strict=True))) or (0, 0, 0)
             numbers |= {f"{key}.domains": str(len(sums)), **_keyed(key, largest)}
             if level.name != HOSTNAME:
-                lists.append((key, list(_lines(sums, names))))
+                lines = []  # such as `fabric=f1,superpod=3 nodes=6 gpus=48 usable=40`
+                for values in sorted(sums, key=lambda values: [natural(value or "") for value in values]):
+                    named = zip(names, values, strict=False)
+                    place = ",".join(f"{one}={value}" for one, value in named if value is not None)
+                    sizes = zip(_AMOUNTS, sums[values], strict=True)
+                    lines.append(" ".join((place, *(f"{one}={size}" for one, size in sizes))))
+                lists.append((key, lines))
     left = room - sum(len(key) + len(text) for key, text in numbers.items())
     texts = sorted(((key, "\n".join(lines), len(lines)) for key, lines in lists), key=lambda item: len(item[1]))
     for key, text, count in texts:
@@ -448,13 +446,6 @@ def _sum(amounts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _keyed(key: str, amount: tuple[int, ...]) -> Mapping[str, str]:
     return {f"{key}.{name}": str(size) for name, size in zip(_AMOUNTS, amount, strict=True)}
-
-
-def _lines(domains: Mapping[tuple[str | None, ...], tuple[int, ...]], names: Sequence[str]) -> Iterator[str]:
-    """A line for each domain: `fabric=f1,superpod=3 nodes=6 gpus=48 usable=40`."""
-    for values in sorted(domains, key=lambda values: [natural(value or "") for value in values]):
-        place = ",".join(f"{name}={value}" for name, value in zip(names, values, strict=False) if value is not None)
-        yield " ".join((place, *(f"{name}={size}" for name, size in zip(_AMOUNTS, domains[values], strict=True))))
 
 
 def _as_key(name: str) -> str:

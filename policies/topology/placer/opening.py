@@ -23,7 +23,6 @@ from policies.topology.placement import (
     PREFERRED,
     REQUIRED,
     TOPOLOGY,
-    Domain,
     Placement,
     PlacementError,
     alternatives,
@@ -108,8 +107,8 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
             return f'{key} "{text}" {error.problem} Delete the workload and create it with another placement'
     required, preferred = placements
     levels = [placement.level for placement in placements if placement is not None]
-    named_terms = alternatives(_named(required), topology.requirement)
-    named = _named(preferred)
+    named_terms = alternatives(() if required is None else required.named, topology.requirement)
+    named = () if preferred is None else preferred.named
     near = (alternatives(named[:count], EVERYTHING) for count in range(len(named), 0, -1))
     pool = () if topology.pool is None else topology.pool.requirements
     return Goal(
@@ -123,10 +122,6 @@ def goal(annotations: Mapping[str, str], catalog: Catalog) -> Goal | str:
     )
 
 
-def _named(placement: Placement | None) -> tuple[Domain, ...]:
-    return () if placement is None else tuple(domain for domain in placement.domains if domain.values)
-
-
 class Seat(Struct, frozen=True):
     """Where one Pod belongs. labels: of its packed Node; empty without one. domain: the gang's, by keys and values.
 
@@ -137,35 +132,6 @@ class Seat(Struct, frozen=True):
     domain: Address = ()
     inner: Address = ()
     is_fixed: bool = False
-
-
-def patch(
-    pod: JsonObject, goal: Goal, seat: Seat, cliques: Mapping[str, Sequence[str]], sentence: str
-) -> list[JsonObject]:
-    """The JSON Patch that opens the gate of a Pod and writes where it belongs. It fails where the Pod has changed."""
-    gates = [gate.get("name") for gate in pod["spec"]["schedulingGates"]]
-    at = f"/spec/schedulingGates/{gates.index(GATE)}"
-    # The topology's requirement and pool, in the words of the packed Node.
-    own = next((one for one in goal.flavors if meets(seat.labels, [one])), goal.flavors[0] if goal.flavors else ())
-    pool = () if goal.topology.pool is None else goal.topology.pool.requirements
-    host = (SelectorRequirement(HOSTNAME, "In", (seat.labels[HOSTNAME],)),) if HOSTNAME in seat.labels else ()
-    domain = _requirements(seat.domain if goal.required is not None else (), seat.labels, cliques)
-    need = (*domain, *own, *pool, *(host if seat.is_fixed else ()))
-    affinity = dict(with_terms(mapping(pod["spec"], "affinity"), [need] if need else [], []))
-    node = dict(mapping(affinity, "nodeAffinity"))
-    inner = _requirements(seat.inner or (seat.domain if goal.required is None else ()), seat.labels, cliques)
-    wishes = [{"weight": _WEIGHT, "preference": {"matchExpressions": to_json(one)}} for one in (inner, host) if one]
-    if wishes:
-        node[podspec.PREFERRED] = [*(node.get(podspec.PREFERRED) or []), *wishes]
-    affinity["nodeAffinity"] = node
-    key = PLACEMENT.replace("/", "~1")
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
-        {"op": "test", "path": f"{at}/name", "value": GATE},
-        {"op": "remove", "path": at},
-        *([{"op": "add", "path": "/spec/affinity", "value": affinity}] if node else []),
-        {"op": "add", "path": f"/metadata/annotations/{key}", "value": sentence},
-    ]
 
 
 class Opening(Struct, frozen=True):
@@ -182,8 +148,34 @@ class Opening(Struct, frozen=True):
 
     @property
     def patch(self) -> list[JsonObject]:
-        """See `patch`. It is made as it is sent, so that a look at a large gang does not wait for all of them."""
-        return patch(self.content, self.goal, self.seat, self.cliques, self.sentence)
+        """The JSON Patch that opens the gate and writes where the Pod belongs. It fails where the Pod has changed.
+
+        It is made as it is sent, so that a look at a large gang does not wait for all of them.
+        """
+        pod, goal, seat, cliques = self.content, self.goal, self.seat, self.cliques
+        gates = [gate.get("name") for gate in pod["spec"]["schedulingGates"]]
+        at = f"/spec/schedulingGates/{gates.index(GATE)}"
+        # The topology's requirement and pool, in the words of the packed Node.
+        own = next((one for one in goal.flavors if meets(seat.labels, [one])), goal.flavors[0] if goal.flavors else ())
+        pool = () if goal.topology.pool is None else goal.topology.pool.requirements
+        host = (SelectorRequirement(HOSTNAME, "In", (seat.labels[HOSTNAME],)),) if HOSTNAME in seat.labels else ()
+        domain = _requirements(seat.domain if goal.required is not None else (), seat.labels, cliques)
+        need = (*domain, *own, *pool, *(host if seat.is_fixed else ()))
+        affinity = dict(with_terms(mapping(pod["spec"], "affinity"), [need] if need else [], []))
+        node = dict(mapping(affinity, "nodeAffinity"))
+        inner = _requirements(seat.inner or (seat.domain if goal.required is None else ()), seat.labels, cliques)
+        wishes = [{"weight": _WEIGHT, "preference": {"matchExpressions": to_json(one)}} for one in (inner, host) if one]
+        if wishes:
+            node[podspec.PREFERRED] = [*(node.get(podspec.PREFERRED) or []), *wishes]
+        affinity["nodeAffinity"] = node
+        key = PLACEMENT.replace("/", "~1")
+        return [
+            {"op": "test", "path": "/metadata/uid", "value": pod["metadata"]["uid"]},
+            {"op": "test", "path": f"{at}/name", "value": GATE},
+            {"op": "remove", "path": at},
+            *([{"op": "add", "path": "/spec/affinity", "value": affinity}] if node else []),
+            {"op": "add", "path": f"/metadata/annotations/{key}", "value": self.sentence},
+        ]
 
 
 def packed(pod: JsonObject) -> str:

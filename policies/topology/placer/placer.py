@@ -22,7 +22,7 @@ from policies.topology.gang import Member
 from policies.topology.nodes.inventory import Mask, PodKey
 from policies.topology.placement import GATE
 from policies.topology.placer.opening import Goal, Opening, Seat, counted, size, spread, words
-from policies.topology.placer.readiness import Attempt, Fitting, Readiness, demand, least, missing
+from policies.topology.placer.readiness import Attempt, Readiness, demand, least, missing
 from policies.topology.placer.state import Gang, State
 from policies.vocabulary import HOSTNAME
 
@@ -131,7 +131,6 @@ class _Round:
         self._state = state
         self._now = now
         self._ready = Readiness(state, now)
-        self._fitting = Fitting(state, self._ready)
         self._openings: list[Opening] = []
         self._placed: list[Placed] = []
         self._queue: list[Waiting] = []
@@ -154,8 +153,28 @@ class _Round:
         for group in [*state.staged]:
             if group not in state.gangs or not self._judge(state.gangs[group], self._hold):
                 state.staged.discard(group)
-        self._tell_of_strays()
-        self._tell_of_stuck()
+        # Pods that were bound elsewhere than the placer opened them for, and those that are not bound in time.
+        for pod in [state.pods[key] for key in state.bound if key in state.pods]:
+            gang, goal = state.gangs[pod.group], state.goal(pod.group)
+            within = None if isinstance(goal, str) or goal.required is None else self._ready.domain(gang, goal)
+            row = state.inventory.row(pod.node)
+            if within is not None and row >= 0 and not within[row]:
+                text = f"Pod {pod.key[1]} was bound to Node {pod.node}, outside of the domain of the others. "
+                remedy = "Something else than the placer opened or bound it; delete it to have it placed with them."
+                self._notices.append(Notice(self._subject(gang), "OutsideDomain", f"{text}{remedy}"))
+        state.bound.clear()
+        for key, first in state.open.items():
+            since = state.open[key] = first or self._now
+            if self._now < since + _STUCK_SECONDS:
+                self._wake = min(self._wake, since + _STUCK_SECONDS)
+                continue
+            pod = state.pods[key]
+            conditions = mapping(pod.content, "status").get("conditions") or ()
+            cause = next((c.get("message") for c in conditions), "") or "no scheduler says why"
+            text = f"was opened {_STUCK_SECONDS:.0f} s ago or more and is not bound: {cause.rstrip('.')}. "
+            remedy = "Delete the Pod: its controller makes another one, and the placer chooses a place for it."
+            about = Subject("v1", "Pod", *pod.key, pod.uid)
+            self._notices.append(Notice(about, "Stuck", f"Pod {pod.key[1]} {text}{remedy}"))
         waiting = sorted(
             (gang for group in state.active if (gang := state.gangs[group]).gated), key=lambda gang: gang.order
         )
@@ -184,7 +203,7 @@ class _Round:
             for opening in self._openings[openings:]:
                 self._state.failed(opening)
             del self._openings[openings:], self._placed[placed:]
-            self._fitting.forget()
+            vars(self._ready).pop("unbound", None)  # some are no longer opened
             if gang.gated:
                 reason = f"It cannot be judged: {type(error).__name__}: {error}. Look at its workload's fields."
                 self._wait(gang, reason, is_known=False)
@@ -203,17 +222,17 @@ class _Round:
             self._state.topologies,
             tuple(one.gang.version for one in attempts),
             tuple(self._kept),
-            frozenset((group, self._state.gangs[group].version) for group in self._fitting.held),
+            frozenset((group, self._state.gangs[group].version) for group in self._ready.held),
         )
         unsettled = False
         if self._may_fit(attempts, context):
-            made, fixed, unsettled = self._fitting.placings(attempts, attempts[0].within)
+            made, fixed, unsettled = self._ready.placings(attempts, attempts[0].within)
             if made is not None:
                 self._open(attempts, made, fixed=fixed)
                 return
             first = attempts[0]
             if first.demand.required is None:
-                if not self._fitting.unbound or self._now >= gang.last + self._state.options.settle:
+                if not self._ready.unbound or self._now >= gang.last + self._state.options.settle:
                     self._scatter(first)
                     return
                 unsettled = True
@@ -265,13 +284,18 @@ class _Round:
     def _open(self, attempts: Sequence[Attempt], made: Sequence[Placing], *, fixed: bool) -> None:
         names = self._state.inventory.names()
         for attempt, placing in zip(attempts, made, strict=True):
-            search = Search(self._fitting.ground(set()), attempt.demand)
+            search = Search(self._ready.ground(set()), attempt.demand)
             rows = [row for rows in search.slots(placing) for row in rows]
             keys = [key for own in attempt.pods for key in own]
-            seats = [
-                _seat(search, placing, attempt.goal, row, self._state.inventory.labels(row), fixed=fixed)
-                for row in rows
-            ]
+            layout, required = search.layout, attempt.goal.required
+            outer = placing.level if required is None else required
+            nearer = [level for level in layout.nearer(outer) if HOSTNAME not in layout.tiers[level].keys]
+            seats = []
+            for row in rows:
+                levels = (outer, *(one for one in nearer if layout.carries(one)[layout.groups(one)[row]]))
+                around, nearest = (layout.address(one, int(layout.groups(one)[row])) for one in (outer, levels[-1]))
+                labels = self._state.inventory.labels(row)
+                seats.append(Seat(labels, around, nearest if len(levels) > 1 else (), fixed))
             domain = words(seats[0].domain) if seats[0].domain else "the cluster, as near together as there is room"
             about = f"{size(attempt.demand.pods, attempt.demand.accelerators)} in {domain}"
             inner = {
@@ -282,14 +306,14 @@ class _Round:
                 sentence = f"{about}; packed on {names[row]}{inner[seat.inner]}"
                 self._opening(attempt, key, seat, names[row], sentence)
             group = attempt.gang.group
-            own = [*self._fitting.unbound.get(group, (None, []))[1], *(attempt.gang.pods[key] for key in keys)]
-            self._fitting.unbound[group] = (self._fitting.where(group), own)
+            own = [*self._ready.unbound.get(group, (None, []))[1], *(attempt.gang.pods[key] for key in keys)]
+            self._ready.unbound[group] = (self._ready.where(group), own)
             self._place(attempt, f"{about}{spread(seat.inner for seat in seats)}")
 
     def _scatter(self, attempt: Attempt) -> None:
         """Open a gang that only prefers to be together and has no room: it does not wait for any."""
         goal, inventory = attempt.goal, self._state.inventory
-        best = next(iter(Search(self._fitting.ground(set()), attempt.demand, Terms()).candidates(1)), None)
+        best = next(iter(Search(self._ready.ground(set()), attempt.demand, Terms()).candidates(1)), None)
         rows = np.flatnonzero(np.logical_or.reduce([inventory.eligible(one)[1] for one in attempt.demand.members]))
         labels = dict(inventory.labels(int(rows[0]))) if len(rows) else {}
         labels.pop(HOSTNAME, None)
@@ -329,7 +353,7 @@ class _Round:
         context = (
             self._state.topologies,
             gang.version,
-            frozenset((group, self._state.gangs[group].version) for group in self._fitting.held),
+            frozenset((group, self._state.gangs[group].version) for group in self._ready.held),
         )
         tried = (self._state.inventory.freed, (context, self._state.inventory.edition))
         if gang.tried != tried:
@@ -353,7 +377,7 @@ class _Round:
             made, fixed, waits = None, False, False
             for where in self._ready.places(gang, goal, within, own):
                 attempt = replace(attempt, within=where)
-                made, fixed, waits = self._fitting.placings([attempt], where)
+                made, fixed, waits = self._ready.placings([attempt], where)
                 if made is not None or waits:
                     break
             if made is not None:
@@ -370,7 +394,7 @@ class _Round:
     def _why_not_grown(self, gang: Gang, goal: Goal, within: Mask) -> tuple[Notice | None, str]:
         """Why further Pods of a gang wait, with what people have to know if that is for ever."""
         attempt = self._ready.attempt(gang, goal, [pod.key for pod in (*gang.gated, *gang.anchors)], ())
-        ground = self._fitting.ground({gang.group})
+        ground = self._ready.ground({gang.group})
         domain = words(Search(ground, attempt.demand, Terms(within)).address(within))
         count = counted(len(gang.gated), "Pod")
         if next(Search(ground, attempt.demand, Terms(within, empty=True)).placing(), None) is None:
@@ -413,12 +437,12 @@ class _Round:
             )
         ):
             asked = replace(demand(gang, goal, members), preferred=None)
-            ground = self._fitting.ground({gang.group})
+            ground = self._ready.ground({gang.group})
             nearest_first = self._ready.places(gang, goal, within, ())
             made = next(filter(None, (choose(ground, [asked], Terms(where)) for where in nearest_first)), None)
             gang.held = None if made is None else (gang.version, taken({}, made, self._state.inventory.size))
         if gang.held is not None:
-            self._fitting.held[gang.group] = gang.held[1]
+            self._ready.held[gang.group] = gang.held[1]
 
     # Why gangs wait.
 
@@ -437,7 +461,7 @@ class _Round:
             return
         if now - gang.reason[0] >= _REASON_SECONDS and self._reasons:
             self._reasons -= 1
-            search = Search(self._fitting.ground({gang.group}), attempt.demand, Terms(attempt.within))
+            search = Search(self._ready.ground({gang.group}), attempt.demand, Terms(attempt.within))
             overdue = now >= patient and next(search.placing(), None) is not None
             gang.reason = (now, self._why(attempt, search, about), overdue)
         elif not gang.reason[1]:
@@ -454,7 +478,7 @@ class _Round:
             return f"no Node that its Pods may run on has the label {keys}."
         best = candidates[0]
         gpus = f" and {best.free} of {counted(best.total, 'GPU')} free" if best.total else ""
-        empty = Search(self._fitting.ground(set()), attempt.demand, Terms(attempt.within, empty=True))
+        empty = Search(self._ready.ground(set()), attempt.demand, Terms(attempt.within, empty=True))
         if next(empty.placing(), None) is None:
             largest = empty.candidates(1)[0]
             return (
@@ -469,14 +493,14 @@ class _Round:
     def _keep(self, attempt: Attempt) -> str:
         """Keep the domain free for a gang in which least must still be freed. Returns the domain; empty for none."""
         gang, inventory = attempt.gang, self._state.inventory
-        search = Search(self._fitting.ground({gang.group}), attempt.demand, Terms(attempt.within))
+        search = Search(self._ready.ground({gang.group}), attempt.demand, Terms(attempt.within))
         layout, required = search.layout, search.required
         row = inventory.row(gang.kept) if gang.kept else -1
         if row < 0 or not layout.present[row]:
             row = -1
             for candidate in search.candidates():
                 rows = search.inside(candidate.address)
-                empty = Search(self._fitting.ground(set()), attempt.demand, Terms(rows, empty=True))
+                empty = Search(self._ready.ground(set()), attempt.demand, Terms(rows, empty=True))
                 if next(empty.placing(), None) is not None:
                     row = int(np.flatnonzero(rows)[0])
                     break
@@ -484,7 +508,7 @@ class _Round:
         if row < 0:
             return ""
         group = int(layout.groups(required)[row])
-        self._fitting.closed = self._fitting.closed | layout.rows(required, group)
+        self._ready.closed = self._ready.closed | layout.rows(required, group)
         self._pools.add(attempt.goal.topology.pool)
         self._kept.append(gang.kept)
         return words(layout.address(required, group))
@@ -501,31 +525,6 @@ class _Round:
                 existing + lacking, existing, kept=kept, overdue=overdue,
             )
         )  # fmt: skip
-
-    def _tell_of_stuck(self) -> None:
-        for key, first in self._state.open.items():
-            since = self._state.open[key] = first or self._now
-            if self._now < since + _STUCK_SECONDS:
-                self._wake = min(self._wake, since + _STUCK_SECONDS)
-                continue
-            pod = self._state.pods[key]
-            conditions = mapping(pod.content, "status").get("conditions") or ()
-            cause = next((c.get("message") for c in conditions), "") or "no scheduler says why"
-            text = f"was opened {_STUCK_SECONDS:.0f} s ago or more and is not bound: {cause.rstrip('.')}. "
-            remedy = "Delete the Pod: its controller makes another one, and the placer chooses a place for it."
-            about = Subject("v1", "Pod", *pod.key, pod.uid)
-            self._notices.append(Notice(about, "Stuck", f"Pod {pod.key[1]} {text}{remedy}"))
-
-    def _tell_of_strays(self) -> None:
-        for pod in [self._state.pods[key] for key in self._state.bound if key in self._state.pods]:
-            gang, goal = self._state.gangs[pod.group], self._state.goal(pod.group)
-            within = None if isinstance(goal, str) or goal.required is None else self._ready.domain(gang, goal)
-            row = self._state.inventory.row(pod.node)
-            if within is not None and row >= 0 and not within[row]:
-                text = f"Pod {pod.key[1]} was bound to Node {pod.node}, outside of the domain of the others. "
-                remedy = "Something else than the placer opened or bound it; delete it to have it placed with them."
-                self._notices.append(Notice(self._subject(gang), "OutsideDomain", f"{text}{remedy}"))
-        self._state.bound.clear()
 
     def _subject(self, gang: Gang) -> Subject:
         """The root as the object of an Event; the Pods' controller, or the Pod itself, where the root is not known."""
@@ -552,16 +551,3 @@ def _kind(attempts: Sequence[Attempt]) -> tuple[object, tuple[int, ...]]:
         ),
         tuple(member.count for one in attempts for member in one.demand.members),
     )  # fmt: skip
-
-
-def _seat(search: Search, placing: Placing, goal: Goal, row: int, labels: Mapping[str, str], *, fixed: bool) -> Seat:
-    layout = search.layout
-    outer = placing.level if goal.required is None else goal.required
-    domain = layout.address(outer, int(layout.groups(outer)[row]))
-    nearer = [
-        level
-        for level in range(outer + 1, len(layout.tiers))
-        if HOSTNAME not in layout.tiers[level].keys and layout.carries(level)[layout.groups(level)[row]]
-    ]
-    inner = layout.address(nearer[-1], int(layout.groups(nearer[-1])[row])) if nearer else ()
-    return Seat(labels, domain, inner, fixed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import Final
 
@@ -43,12 +44,18 @@ class Attempt(Struct):
 
 
 class Readiness:
-    """Who may start at one time. wake: when those may that wait for nothing but time."""
+    """Who may start at one time, and where gangs fit. wake: when those may start that wait for nothing but time.
+
+    held: by gang, what is kept for its Pods that are still to come. closed: the Nodes that are kept free for gangs that
+    have waited for too long.
+    """
 
     def __init__(self, state: State, now: float) -> None:
         self._state = state
         self._now = now
         self.wake = inf
+        self.held: dict[Group, Mapping[str, Integers]] = {}
+        self.closed: Mask = np.zeros(state.inventory.size, bool)
 
     def attempts(self, gang: Gang) -> tuple[Attempt, ...] | str:
         """The gang with those that start together with it, each inside the domain of the one before; or why not.
@@ -57,12 +64,22 @@ class Readiness:
         """
         family = self._state.family(gang.group.root)
         objects = (self._state.topologies, self._state.inventory.edition, *((id(one), one.version) for one in family))
-        if gang.plan is None or gang.plan[0] != objects:
-            made = self._attempts(gang)
-            if isinstance(made, str):
-                return made  # which may change with the time alone
-            gang.plan = (objects, made)
-        return gang.plan[1]
+        if gang.plan is not None and gang.plan[0] == objects:
+            plan: tuple[Attempt, ...] = gang.plan[1]
+            return plan
+        goal = self._state.goal(gang.group)
+        if isinstance(goal, str):
+            return f"{goal}."
+        made, together = [], "it starts together with others of its workload: "
+        for one in self._chain(gang, goal):
+            attempt = self._ready(one)
+            if isinstance(attempt, str):  # which may change with the time alone
+                return attempt if one is gang else f"{together}{attempt}"
+            made.append(attempt)
+        if absent := self._absent(gang, goal):
+            return f"{together}0 of {counted(absent, 'Pod')} exist."
+        gang.plan = (objects, tuple(made))
+        return tuple(made)
 
     def needs(self, gang: Gang) -> list[Need] | None:
         """What the root of a gang needs of its placement; None if that is not known."""
@@ -116,8 +133,35 @@ class Readiness:
         for key in keys:
             members.setdefault(on_nodes(gang.pods[key].demand, goal), []).append(key)
         asked = demand(gang, goal, [replace(one, count=len(own)) for one, own in members.items()])
-        whole, leaving = self._whole(gang, goal, given, asked)
-        return Attempt(gang, goal, tuple(map(tuple, members.values())), asked, whole, self._around(gang, goal), leaving)
+        # What has to fit into the domain beside the Pods that are there, however far it is spread in it.
+        root, family = gang.group.root, self._state.family(gang.group.root)
+        scaler, live = self._state.scaler(root), Counter(pod.role for pod in gang.pods.values())
+        replicas = mapping(scaler, "spec").get("replicas", 1) if scaler is not None else 0
+        phases: dict[int, list[Need]] = {}
+        for need in given:
+            count = max(need.count, replicas if isinstance(replicas, int) else 0, live[need.role])
+            phases.setdefault(need.phase, []).append(replace(need, count=count))
+        rolls = scaler is not None or root.kind == "StatefulSet"
+        others = [other for other in family if other is not gang] if rolls else []
+        older = tuple(pod.key for other in others for pod in other.pods.values() if pod.node)
+        wholes: list[Demand] = []
+        if older or any(sum(need.count for need in own) != asked.pods for own in phases.values()):
+            made = (demand(gang, goal, self._members(gang, goal, own)) for own in phases.values())
+            wholes = [replace(one, required=None, preferred=None) for one in made]
+        whole = tuple(one for one in wholes if one.pods and (one.pods != asked.pods or older))
+        # The Nodes around or inside the domains of other gangs of the root that are placed.
+        within: Mask | None = None
+        layout = self._state.layouts.of(goal.tiers)
+        for other in family:
+            own_goal = self._state.goal(other.group)
+            level = None if isinstance(own_goal, str) or other.group.root != root else own_goal.nested(goal)
+            if level is None or isinstance(own_goal, str) or goal.required is None:
+                continue
+            if (rows := self.domain(other, own_goal)) is not None:
+                groups = layout.groups(min(goal.required, level))
+                around = np.isin(groups, groups[rows]) & layout.present
+                within = around if within is None else within & around
+        return Attempt(gang, goal, tuple(map(tuple, members.values())), asked, whole, within, older if wholes else ())
 
     def later(self, gang: Gang, goal: Goal, given: Sequence[Need]) -> list[Member]:
         """The Pods of a gang that come only after those that are placed have started."""
@@ -126,33 +170,19 @@ class Readiness:
         left = [need for need in given if need.count > live[need.role] and (need.single or need.stage > first)]
         return self._members(gang, goal, [replace(need, count=need.count - live[need.role]) for need in left])
 
-    def _attempts(self, gang: Gang) -> tuple[Attempt, ...] | str:
-        goal = self._state.goal(gang.group)
-        if isinstance(goal, str):
-            return f"{goal}."
-        attempts = []
-        for one in self._chain(gang, goal):
-            made = self._ready(one)
-            if isinstance(made, str):
-                return made if one is gang else f"it starts together with others of its workload: {made}"
-            attempts.append(made)
-        if absent := self._absent(gang, goal):
-            return f"it starts together with others of its workload: 0 of {counted(absent, 'Pod')} exist."
-        return tuple(attempts)
-
     def _chain(self, gang: Gang, goal: Goal) -> list[Gang]:
         """The gang with those of the same root that have to be inside its domain or around it, wider ones first.
 
         Of each level there is one: others of that level start by themselves inside the domain of a wider one.
         """
-        chain = {} if goal.required is None else {goal.required: gang}
+        levels = {} if goal.required is None else {goal.required: gang}
         kin = [one for one in self._state.family(gang.group.root) if one.gated and not one.anchors]
         for other in sorted(kin, key=lambda one: one.group.annotations):
             own = self._state.goal(other.group)
             is_kin = other.group.root == gang.group.root and other.group.revision == gang.group.revision
             if is_kin and not isinstance(own, str) and (level := own.nested(goal)) is not None:
-                chain.setdefault(level, other)
-        return [chain[level] for level in sorted(chain)] or [gang]
+                levels.setdefault(level, other)
+        return [levels[level] for level in sorted(levels)] or [gang]
 
     def _absent(self, gang: Gang, goal: Goal) -> int:
         """How many Pods are due of gangs that belong inside the domain or around it, and of which there is none yet."""
@@ -199,37 +229,6 @@ class Readiness:
             return f"{len(held)} of its Pods wait behind other gates, too: {', '.join(others)}."
         return self.attempt(gang, goal, [pod.key for pod in gated], given or ())
 
-    def _whole(
-        self, gang: Gang, goal: Goal, given: Sequence[Need], asked: Demand
-    ) -> tuple[tuple[Demand, ...], tuple[PodKey, ...]]:
-        """What has to fit into the domain beside the Pods that are there, and the Pods of older revisions."""
-        scaler = self._state.scaler(gang.group.root)
-        replicas = mapping(scaler, "spec").get("replicas", 1) if scaler is not None else 0
-        live = Counter(pod.role for pod in gang.pods.values())
-        phases: dict[int, list[Need]] = {}
-        for need in given:
-            count = max(need.count, replicas if isinstance(replicas, int) else 0, live[need.role])
-            phases.setdefault(need.phase, []).append(replace(need, count=count))
-        older = (
-            tuple(
-                pod.key
-                for other in self._state.family(gang.group.root)
-                if other is not gang
-                for pod in other.pods.values()
-                if pod.node
-            )
-            if scaler is not None or gang.group.root.kind == "StatefulSet"
-            else ()
-        )
-        if not older and all(sum(need.count for need in own) == asked.pods for own in phases.values()):
-            return (), ()
-        # The domain is given; what there is beside the Pods has to fit into it, however far it is spread.
-        wholes = (
-            replace(demand(gang, goal, self._members(gang, goal, own)), required=None, preferred=None)
-            for own in phases.values()
-        )
-        return tuple(one for one in wholes if one.pods and (one.pods != asked.pods or older)), older
-
     def _members(self, gang: Gang, goal: Goal, given: Sequence[Need]) -> list[Member]:
         options, namespace = self._state.options, gang.group.root.namespace
         made = [
@@ -239,54 +238,6 @@ class Readiness:
         ]
         return [on_nodes(one, goal) for one in made if isinstance(one, Member)]
 
-    def _around(self, gang: Gang, goal: Goal) -> Mask | None:
-        """The Nodes around or inside the domains of other gangs of the root that are placed; None for all."""
-        within: Mask | None = None
-        layout = self._state.layouts.of(goal.tiers)
-        for other in self._state.family(gang.group.root):
-            own = self._state.goal(other.group)
-            if other.group.root != gang.group.root or isinstance(own, str) or (level := own.nested(goal)) is None:
-                continue
-            if (rows := self.domain(other, own)) is not None and goal.required is not None:
-                groups = layout.groups(min(goal.required, level))
-                around = np.isin(groups, groups[rows]) & layout.present
-                within = around if within is None else within & around
-        return within
-
-
-def missing(gang: Gang, given: Sequence[Need]) -> int:
-    """How many Pods do not exist that have to before the gang, or its present stage, can start."""
-    live = Counter(pod.role for pod in gang.pods.values())
-    phase = min((need.phase for need in given if need.count), default=0)
-    stage = max((need.stage for need in given if live[need.role]), default=min((n.stage for n in given), default=0))
-    due = [need for need in given if need.phase == phase and need.stage <= stage and not need.single]
-    return sum(max(0, need.count - live[need.role]) for need in due)
-
-
-def on_nodes(own: Member, goal: Goal) -> Member:
-    """A member on the Nodes of its placement."""
-    if not any(goal.nodes):
-        return own
-    return replace(own, terms=tuple((*mine, *more) for mine in own.terms or ((),) for more in goal.nodes))
-
-
-def demand(gang: Gang, goal: Goal, members: Sequence[Member]) -> Demand:
-    """What some Pods of a gang ask for together."""
-    return Demand(gang.group.root, goal.topology.name, goal.tiers, tuple(members), goal.required, goal.preferred)
-
-
-class Fitting:
-    """What fits at one time. held: by gang, what is kept for its Pods that are still to come.
-
-    closed: the Nodes that are kept free for gangs that have waited for too long.
-    """
-
-    def __init__(self, state: State, ready: Readiness) -> None:
-        self.held: dict[Group, Mapping[str, Integers]] = {}
-        self.closed: Mask = np.zeros(state.inventory.size, bool)
-        self._state = state
-        self._ready = ready
-
     def placings(self, attempts: Sequence[Attempt], within: Mask | None) -> tuple[list[Placing] | None, bool, bool]:
         """Where gangs fit, and whether their Pods have to run on the Nodes on which they are packed.
 
@@ -294,7 +245,10 @@ class Fitting:
         """
         opened = ~self.closed if within is None else within & ~self.closed
         unsettled = False
-        for inside in (*self._near(attempts[0].goal, opened), opened):
+        # The domains that are named as preferred come first, then those around them.
+        eligible = self._state.inventory.eligible
+        near = (opened & eligible(replace(ANYWHERE, terms=terms))[1] for terms in attempts[0].goal.near)
+        for inside in chain(near, (opened,)):
             for priority in self._priorities(attempts):
                 made, fixed, waits = self._placings_in(attempts, inside, priority)
                 if made is not None:
@@ -327,11 +281,6 @@ class Fitting:
         wheres = [(one, self._required(one, at.level, at.group)) for one, at in zip(attempts, made, strict=True)]
         fixed = self._is_fixed(ground, wheres, within, priority)
         return (None, False, True) if fixed is None else (made, fixed, False)
-
-    def _near(self, goal: Goal, within: Mask) -> Iterator[Mask]:
-        """The Nodes of the domains that are named as preferred, then of those around them."""
-        for terms in goal.near:
-            yield within & self._state.inventory.eligible(replace(ANYWHERE, terms=terms))[1]
 
     def _priorities(self, attempts: Sequence[Attempt]) -> Iterator[int | None]:
         """None, and then the priority below which Pods make room, if the gangs may preempt others."""
@@ -394,14 +343,10 @@ class Fitting:
                 found.setdefault(pod.group, []).append(pod)
         return {group: (self.where(group), pods) for group, pods in found.items()}
 
-    def forget(self) -> None:
-        """Forget which Pods are unbound, because some are no longer opened."""
-        vars(self).pop("unbound", None)
-
     def where(self, group: Group) -> Mask:
         """The Nodes on which opened Pods of a gang may be bound."""
         goal = self._state.goal(group)
-        own = None if isinstance(goal, str) else self._ready.domain(self._state.gangs[group], goal)
+        own = None if isinstance(goal, str) else self.domain(self._state.gangs[group], goal)
         return np.ones(self._state.inventory.size, bool) if own is None else own
 
     def ground(self, own: set[Group]) -> Ground:
@@ -412,6 +357,27 @@ class Fitting:
                 for resource, column in held.items():
                     total[resource] = total[resource] + column if resource in total else column
         return Ground(self._state.inventory, self._state.layouts, total)
+
+
+def missing(gang: Gang, given: Sequence[Need]) -> int:
+    """How many Pods do not exist that have to before the gang, or its present stage, can start."""
+    live = Counter(pod.role for pod in gang.pods.values())
+    phase = min((need.phase for need in given if need.count), default=0)
+    stage = max((need.stage for need in given if live[need.role]), default=min((n.stage for n in given), default=0))
+    due = [need for need in given if need.phase == phase and need.stage <= stage and not need.single]
+    return sum(max(0, need.count - live[need.role]) for need in due)
+
+
+def on_nodes(own: Member, goal: Goal) -> Member:
+    """A member on the Nodes of its placement."""
+    if not any(goal.nodes):
+        return own
+    return replace(own, terms=tuple((*mine, *more) for mine in own.terms or ((),) for more in goal.nodes))
+
+
+def demand(gang: Gang, goal: Goal, members: Sequence[Member]) -> Demand:
+    """What some Pods of a gang ask for together."""
+    return Demand(gang.group.root, goal.topology.name, goal.tiers, tuple(members), goal.required, goal.preferred)
 
 
 def least(attempts: Sequence[Attempt]) -> int | None:

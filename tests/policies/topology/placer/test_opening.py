@@ -10,7 +10,7 @@ from support.gangs.world import HOST, required
 
 from policies.topology.gang import Address, Step
 from policies.topology.placement import GATE, PLACEMENT
-from policies.topology.placer.opening import Goal, Seat, goal, is_fixed, packed, patch
+from policies.topology.placer.opening import Goal, Opening, Seat, goal, is_fixed, packed
 from policies.topology.topology import BUILT_IN, Catalog
 
 Json = dict[str, Any]
@@ -34,7 +34,8 @@ def _goal(annotations: dict[str, str]) -> Goal:
 
 
 def _opened(pod: Json, seat: Seat, annotations: dict[str, str] | None = None, **cliques: list[str]) -> Json:
-    written = patch(pod, _goal(annotations or required("superpod")), seat, cliques, "because")
+    aim = _goal(annotations or required("superpod"))
+    written = Opening("team", "p", "u", pod, aim, seat, cliques, "because").patch
     opened: Json = jsonpatch.apply_patch(pod, written)
     return opened
 
@@ -61,7 +62,7 @@ def test_only_our_gate_goes() -> None:
     assert opened["spec"]["schedulingGates"] == [{"name": "other"}]
     assert opened["metadata"]["annotations"] == {"a": "b", PLACEMENT: "because"}
     changed = {**pod, "metadata": {**pod["metadata"], "uid": "v"}}
-    written = patch(pod, _goal(required("superpod")), Seat({}, _SUPERPOD), {}, "")
+    written = Opening("team", "p", "u", pod, _goal(required("superpod")), Seat({}, _SUPERPOD), {}, "").patch
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
         jsonpatch.apply_patch(changed, written)
     with pytest.raises(jsonpatch.JsonPatchTestFailed):

@@ -1,33 +1,51 @@
-"""The served certificate: a pair of files that somebody else renews, or one that the service makes."""
+"""The certificates: served from files or made here, kept with their CA in Secrets by manage, trusted by API servers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import base64
+import binascii
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 import structlog
-from cryptography import x509
+from cryptography.x509 import Certificate
 
 from certs.authority import Authority, Leaf
-from certs.errors import CertificateError, StoreError
-from certs.material import issued_by, titled
-from certs.plan import Ensured
+from certs.errors import CertificateError, ForeignFileError, PemError, StoreError
+from certs.material import Bundle, issued_by, titled
+from certs.plan import (
+    BUNDLE,
+    CA_CERT,
+    LEAF_CERT,
+    LEAF_KEY,
+    Ensured,
+    find_leaf,
+    plan_authority,
+    plan_leaf,
+    usable_authority,
+)
 from certs.serving import FollowedFiles, ServingContext
 from certs.store import ensure
-from webhook.cluster.replicas.lease import Replica
-from webhook.configuration.settings import SettingsError, Tls
+from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.replicas.lease import Leadership, Replica
+from webhook.cluster.replicas.webhooks import WatchState, Webhooks
+from webhook.cluster.watches.secrets import SecretStore
+from webhook.configuration.settings import Registration, SettingsError, Tls
 from webhook.metrics import Metrics
+from webhook.registration.configurations import is_own
 from webhook.registration.registrar import Registrar
 
-Trusted = Callable[[x509.Certificate], bool]
+Trusted = Callable[[Certificate], bool]
 """Whether all clients know a CA."""
 
 
-def by_all(_authority: x509.Certificate) -> bool:
+def by_all(_authority: Certificate) -> bool:
     """True for every CA: for clients that learn of CAs from others or not at all."""
     return True
 
@@ -222,12 +240,243 @@ class Upkeep:
         try:
             await self._certificates.save()
         finally:  # serve a renewed leaf even if saving the CA failed
-            self._tell()
+            self._metrics.leader.set(self._replica is not None and self._replica.leadership.leading)
+            now = self._certificates.ca_bundle, self.writing
+            if self._registrar is not None and now != self._told:
+                self._told = now
+                self._registrar.look()
             self._certificates.install(self._trusted)
 
-    def _tell(self) -> None:
-        self._metrics.leader.set(self._replica is not None and self._replica.leadership.leading)
-        now = self._certificates.ca_bundle, self.writing
-        if self._registrar is not None and now != self._told:
-            self._told = now
-            self._registrar.look()
+
+# API servers watch webhook configurations independently. Even one that is busy or briefly cut off from etcd should
+# learn of a new CA within this time, before it sees a certificate of it.
+SETTLED_SECONDS = 10.0
+
+
+def is_registered(authority: Certificate, watch: WatchState) -> bool:
+    """Whether every entry of the service has the CA in its caBundle.
+
+    It is true if nothing is registered, because then nobody calls.
+    """
+    entries = [
+        entry
+        for configuration in watch.current.values()
+        for entry in configuration.get("webhooks") or ()
+        if is_own(entry)
+    ]
+    bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
+    return all(authority in bundle for bundle in map(_bundle, bundles))
+
+
+def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
+    """The check whether API servers know a CA: by the webhook configurations, if the service writes its CA there."""
+    others = registration.ca_file or registration.inject_ca_from
+    return TrustWatch(webhooks) if webhooks is not None and registration.writes and not others else by_all
+
+
+class TrustWatch:
+    """Whether API servers know a CA: whether it has been in the webhook configurations for long enough.
+
+    The first CA that is checked has been, if it is there when the process starts. A later one may have been added a
+    moment before this process noticed it, because events of different watches do not arrive in order.
+    """
+
+    def __init__(self, webhooks: Webhooks, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._webhooks = webhooks
+        self._monotonic = monotonic
+        self._since: dict[Certificate, float] = {}  # infinity for those that are not there
+
+    def __call__(self, authority: Certificate) -> bool:
+        """Whether API servers know this CA."""
+        watch, now = self._webhooks.state, self._monotonic()
+        since = self._since.get(authority, now if self._since else -math.inf)
+        if watch.synced:  # before, it may have been there for a long time
+            self._since[authority] = min(since, now) if is_registered(authority, watch) else math.inf
+        return now - self._since.get(authority, math.inf) >= SETTLED_SECONDS
+
+
+def _bundle(encoded: str) -> Bundle:
+    """The CAs of a caBundle; none if it cannot be read, or is empty and means the system's roots."""
+    try:
+        return Bundle.from_pem(base64.b64decode(encoded, validate=True))
+    except (PemError, binascii.Error):
+        return Bundle()
+
+
+Handshakes = Callable[[], Awaitable[Sequence[Certificate | None]]]
+"""Returns the leaf that each replica shows; None for one that shows none."""
+
+
+class Issuance(Renewed):
+    """Keeps the CA and the replicas' leaf up to date, each in a Secret of its own.
+
+    The leader makes and renews both, and overwrites anything else there, because the Secrets' names are reserved. Even
+    the leader uses a new CA only after it is stored, so that of two leaders one wins. The bundle, with which clients
+    trust what the CA signed, remembers earlier CAs, so that a lost Secret breaks nobody's trust.
+
+    A rotation has three steps, each of which waits for the one before: the bundle with both CAs is registered, the leaf
+    of the new CA is stored, the old CA leaves the bundle. The last one waits for handshakes with all replicas, because
+    each takes a new leaf from its volume when its kubelet brings it.
+    """
+
+    def __init__(
+        self,
+        ca: SecretStore,
+        secret: SecretStore,
+        leader: Leadership,
+        names: Sequence[str],
+        trusted: Trusted,
+        handshakes: Handshakes,
+        metrics: Metrics,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._ca = ca
+        self._secret = secret
+        self._leader = leader
+        self._names = names
+        self._trusted = trusted
+        self._handshakes = handshakes
+        self._metrics = metrics
+        self._now = now
+        self._authority: Authority | None = None
+        self._bundle = Bundle()
+        # What to write into the CA's Secret, and the reasons, one sentence each, for the log.
+        self._rewrite: tuple[Mapping[str, bytes], Sequence[str]] | None = None
+        self._lacking = ""  # why the stored CA cannot be used
+        self._unstored = ""  # why it could not be stored
+        self._problem = ""  # why the leaf could not be
+        self._log = structlog.get_logger()
+
+    @property
+    def ca_bundle(self) -> bytes | None:
+        """PEM with which clients trust the stored leaf and the next one; None while there is no CA yet."""
+        return self._bundle.pem if self._authority is not None else None
+
+    def look(self) -> None:
+        """Decide about the CA, by the contents of its Secret."""
+        if self._ca.unsynced():
+            return
+        now, stored, title = self._now(), self._ca.stored, self._ca.title
+        reasons: list[str] = []
+        try:
+            plan = plan_authority(stored, now, remembered=self._bundle)
+            problem = f"the CA in {title} cannot be used: {plan.problem}" if plan.problem else ""
+        except ForeignFileError as error:
+            plan = plan_authority({}, now, remembered=self._bundle)
+            problem = f"{title} is not what its name is reserved for: {error}"
+            reasons.append(f"{problem}, and is overwritten")
+        if not self._ca.exists and self._bundle:
+            reasons.append(f"{title} is gone, and is made again; the CAs that it held are trusted until they expire")
+
+        # Use what is usable before the plan is executed.
+        usable = usable_authority(stored, now) if plan.problem else plan.authority
+        if plan.problem:  # the plan's CA is new, and another process may also make one
+            self._bundle = Bundle(one for one in plan.bundle if one != plan.authority.certificate)
+            self._authority = usable or self._authority
+        else:
+            self._bundle, self._authority = plan.bundle, plan.authority
+        self._lacking = "" if usable else problem if self._ca.exists else f"{title} does not exist"
+        writing = plan.writes and self._leader.leading
+        self._rewrite = (plan.writes, (*reasons, *plan.reasons)) if writing else None
+
+    async def save(self) -> None:
+        """If this process is the leader, store what is due: CA, leaf, a bundle without old CAs. Failures are logged."""
+        await self._save_authority()
+        authority = self._authority
+        if authority is None or not self._leader.leading or not self._secret.current:
+            return
+        # It remembers since when it has seen the CA registered, so it is asked in each turn.
+        trusted = self._trusted(authority.certificate)
+        if await self._stored(authority, trusted=trusted):
+            return
+
+        # Drop earlier CAs from the bundle once no replica serves what they signed.
+        leaf = self._leaf()
+        if (
+            len(self._bundle) == 1
+            or not trusted
+            or leaf is None
+            or not issued_by(leaf.certificate, authority.certificate)
+        ):
+            return
+        shown = await self._handshakes()
+        if not shown or not all(one is not None and issued_by(one, authority.certificate) for one in shown):
+            return
+        if self._rewrite is None:
+            bundle = Bundle((authority.certificate,))
+            dropped = ", ".join(titled(earlier.subject) for earlier in self._bundle if earlier not in bundle)
+            reason = f"{BUNDLE} no longer holds {dropped}, since all replicas serve what the current CA signed"
+            self._rewrite = ({BUNDLE: bundle.pem}, [reason])
+            await self._save_authority()
+
+    def install(self, trusted: Trusted = by_all) -> None:  # noqa: ARG002 - of the interface
+        """Show in metrics when CA and leaf expire."""
+        if self._authority is not None:
+            self._metrics.authority_expiry.set(self._authority.not_after.timestamp())
+        if (leaf := self._leaf()) is not None:
+            self._metrics.certificate_expiry.set(leaf.not_after.timestamp())
+
+    def unready(self) -> list[str]:
+        """Why replicas have no certificate to serve; empty if they have one."""
+        leaf, now = self._leaf(), self._now()
+        if leaf is not None and leaf.not_before <= now <= leaf.not_after:
+            return []
+        reasons = self._problem or self._without_authority() or "; ".join(self._secret.stale()) or "it is not made yet"
+        return [f"there is no valid certificate in {self._secret.title}: {reasons}"]
+
+    def _without_authority(self) -> str:
+        """Why there is no CA to issue a new leaf; empty if there is one."""
+        if unsynced := self._ca.unsynced():
+            return "; ".join(unsynced)
+        if not self._lacking or self._leader.leading:
+            return self._unstored
+        who = f"{self._leader.holder}, which holds the lease," if self._leader.holder else "whoever gets the lease"
+        return f"{self._lacking}; {who} renews it"
+
+    async def _save_authority(self) -> None:
+        """Store what the last look found missing, and use it."""
+        rewrite, self._rewrite = self._rewrite, None
+        if rewrite is None:
+            return
+        contents, reasons = rewrite
+        try:
+            await self._ca.write(contents)
+        except ClusterError as error:
+            if error.status == 409:
+                self._log.info("certificate", reason=f"{error}; another writer was faster; it is read again")
+                return
+            if str(error) != self._unstored:  # log it once: it is tried again every few seconds
+                self._log.error("certificate not renewed", reason=str(error))
+            self._unstored = str(error)
+            return
+        self._unstored = ""
+        for reason in reasons:
+            self._log.info("certificate", reason=reason)
+        self.look()
+
+    async def _stored(self, authority: Authority, *, trusted: bool) -> bool:
+        """Store a leaf if that is due. Return whether it was, or could not be written."""
+        stored, now = self._secret.stored, self._now()
+        try:
+            try:
+                leaf, reason = plan_leaf(stored, authority, self._names, now, trusted=trusted)
+            except ForeignFileError as error:
+                leaf, _ = plan_leaf({}, authority, self._names, now, trusted=trusted)
+                reason = f"{self._secret.title} is not what its name is reserved for: {error}, and is overwritten"
+            if not reason:
+                return False
+            await self._secret.write({LEAF_CERT: leaf.cert_pem, LEAF_KEY: leaf.key_pem, CA_CERT: authority.cert_pem})
+        except (CertificateError, ClusterError) as error:
+            if str(error) != self._problem:  # log it once: it is tried again every few seconds
+                self._log.error("certificate not renewed", reason=str(error))
+            self._problem = str(error)
+            return isinstance(error, ClusterError)
+        self._problem = ""
+        self._log.info("certificate", reason=reason)
+        return True
+
+    def _leaf(self) -> Leaf | None:
+        try:
+            return find_leaf(self._secret.stored).pair
+        except ForeignFileError:
+            return None

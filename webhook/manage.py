@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import structlog
 
-from webhook.authority import Issuance, StoredAuthority, trusted
-from webhook.certificates import Renewed, Upkeep
-from webhook.cluster.api.client import Connection, connect
+from webhook.certificates import Issuance, Renewed, Upkeep, trusted
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.replicas.checks import Leader, SchedulingProbe, checks
-from webhook.cluster.replicas.lease import Replica, joined
+from webhook.cluster.replicas.lease import joined
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
 from webhook.cluster.watches.secrets import SecretStore
-from webhook.composition import keeper, run, stop_signal
+from webhook.composition import connected, keeper, run, stop_signal
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
@@ -31,25 +28,7 @@ from webhook.http.health import Readiness
 from webhook.logs import Sink
 from webhook.metrics import Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
-from webhook.sources.policykeeper import PolicyKeeper
 from webhook.version import VERSION
-
-
-class _Parts(NamedTuple):
-    """The parts of a process before it begins to write."""
-
-    configuration: Configuration
-    measures: Metrics
-    cluster: Followed
-    replica: Replica
-    pods: ReplicaPods
-    certificates: Renewed
-    keeper: PolicyKeeper
-
-    @property
-    def settings(self) -> Settings:
-        """The current settings."""
-        return self.configuration.current.settings
 
 
 async def manage(read: Callable[[], Settings], path: Path | None = None, log_lines: Sink | None = None) -> None:
@@ -61,22 +40,77 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
     log, stopping, measures = structlog.get_logger(), stop_signal(), Metrics("manage")
     measures.log = log_lines
     configuration = Configuration(read, path, measures)
+    settings = configuration.current.settings
     async with AsyncExitStack() as stack:
-        parts = await _assemble(stack, configuration, measures)
-        # The lambda is called only after `upkeep` exists.
-        registrar = _registrar(parts, lambda: upkeep.writing)
-        trust = trusted(parts.settings.registration, parts.replica.webhooks)
-        upkeep = Upkeep(
-            parts.certificates, registrar, measures, parts.settings.tls.check_seconds, parts.replica, trust
-        )  # fmt: skip
-        ages = WatchAges((parts.cluster, parts.replica, parts.pods), parts.settings.cluster.cut_off_seconds)
-        measures.watches = ages
-        readiness = _readiness(parts, registrar)
-        readiness.add_note("watches", ages.problems)
-        port = await stack.enter_async_context(
-            health.opened(health.application(readiness, measures), parts.settings.health)
+        cluster = await _cluster(stack, settings)
+        facts, measures.kubernetes = cluster.facts, cluster.release
+        replica = await stack.enter_async_context(joined(facts.api, settings))
+        namespace = settings.cluster.namespace
+        pods = ReplicaPods(
+            facts.api, namespace, settings.manage.pods, dialled(settings).name, replica.webhooks.changed.set
         )
-        _run_all(stack, parts, registrar, upkeep)
+        await pods.start()
+        stack.push_async_callback(pods.stop)
+
+        trust = trusted(settings.registration, replica.webhooks)
+        certificates = Renewed()
+        if replica.authority is not None:
+            secret = SecretStore(facts.api, namespace, settings.manage.secret, changed=replica.changed)
+            await secret.start()
+            stack.push_async_callback(secret.stop)
+            names = settings.tls.names
+            certificates = Issuance(
+                replica.authority, secret, replica.leadership, names, trust, pods.handshakes, measures
+            )
+        # Entries do not depend on parameters, so that nothing reads what they refer to.
+        rule_keeper = await keeper(configuration.current, measures, cluster, parameters=False)
+
+        def inputs() -> RegistrarInputs:
+            replicas = pods.announcements()
+            policies = rule_keeper.rules if rule_keeper.complete and replicas is not None else None
+            namespaces, bundle = facts.control_plane_namespaces(), certificates.ca_bundle
+            release = cluster.release.known
+            return RegistrarInputs(
+                *configuration.current, policies, namespaces, bundle, upkeep.writing, pods.ready, release, replicas
+            )
+
+        # The inputs are asked for only after `upkeep` exists.
+        registrar = Registrar(facts.api, inputs, replica.webhooks, measures)
+        upkeep = Upkeep(certificates, registrar, measures, settings.tls.check_seconds, replica, trust)
+
+        ages = measures.watches = WatchAges((cluster, replica, pods), settings.cluster.cut_off_seconds)
+        gates = {"cluster": cluster.unsynced, "manage": replica.unsynced, "replicas": pods.unsynced}
+        notes = {
+            "configuration": configuration.notes,
+            "kubernetes": cluster.release.problems,
+            "certificate": certificates.unready,
+            "manage": replica.problems,
+            "registration": registrar.problems,
+            "policies": rule_keeper.unused,
+            "watches": ages.problems,
+        }
+        readiness = Readiness(gates, notes)
+        application = health.application(readiness, measures)
+        port = await stack.enter_async_context(health.opened(application, settings.health))
+
+        async def look() -> None:
+            registrar.look()
+
+        run(stack, "replicas", pods.ask())
+        run(stack, "upkeep", upkeep.run())
+        run(stack, "configuration", configuration.run(rule_keeper.reconfigure, look))
+        run(stack, "policies", rule_keeper.run(look))
+        if settings.registration.writes:
+            run(stack, "registration", registrar.run(settings.tls.check_seconds))
+        leader = Leader(
+            facts.api,
+            lambda: configuration.current.settings,
+            lambda: (rule_keeper.ruleset, facts.known),
+            lambda: replica.leadership.leading,
+            measures,
+        )
+        for what, looking in {**checks(leader), "workload scheduling": SchedulingProbe(leader).run()}.items():
+            run(stack, what, looking)
         log.info("managing", version=VERSION, health=port)
         received = await stopping
         readiness.draining = True
@@ -84,100 +118,11 @@ async def manage(read: Callable[[], Settings], path: Path | None = None, log_lin
     log.info("stopped")
 
 
-async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
-    settings = configuration.current.settings
-    cluster = await _cluster(stack, settings)
-    measures.kubernetes = cluster.release
-    replica = await stack.enter_async_context(joined(cluster.facts.api, settings))
-    pods = ReplicaPods(
-        cluster.facts.api,
-        settings.cluster.namespace,
-        settings.manage.pods,
-        dialled(settings).name,
-        replica.webhooks.changed.set,
-    )
-    await pods.start()
-    stack.push_async_callback(pods.stop)
-    certificates = await _certificates(stack, cluster.facts.api, settings, replica, pods, measures)
-    # Entries do not depend on parameters, so that nothing reads what they refer to.
-    rule_keeper = await keeper(configuration.current, measures, cluster, parameters=False)
-    return _Parts(configuration, measures, cluster, replica, pods, certificates, rule_keeper)
-
-
 async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
-    chosen = settings.cluster
-    api: Connection = await stack.enter_async_context(
-        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
-    )
-    topologies, maps_in = rules.follows_topologies(settings), chosen.namespace if settings.policies.config_maps else ""
+    api = await connected(stack, settings)
+    maps_in = settings.cluster.namespace if settings.policies.config_maps else ""
+    topologies = rules.follows_topologies(settings)
     facts = ClusterFacts(api, watch_nodes=False, watch_topologies=topologies, watch_devices=False)
     return await stack.enter_async_context(
         follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
     )
-
-
-async def _certificates(
-    stack: AsyncExitStack, api: Connection, settings: Settings, replica: Replica, pods: ReplicaPods, measures: Metrics
-) -> Renewed:
-    if replica.authority is None:
-        return Renewed()
-    namespace, name = settings.cluster.namespace, settings.manage.secret
-    secret = SecretStore(api, namespace, name, changed=replica.changed)
-    await secret.start()
-    stack.push_async_callback(secret.stop)
-    authority = StoredAuthority(replica.authority, replica.leadership)
-    trust = trusted(settings.registration, replica.webhooks)
-    return Issuance(authority, secret, replica.leadership, settings.tls.names, trust, pods.handshakes, measures)
-
-
-def _registrar(parts: _Parts, writing: Callable[[], bool]) -> Registrar:
-    facts, pods = parts.cluster.facts, parts.pods
-
-    def inputs() -> RegistrarInputs:
-        replicas = pods.announcements()
-        policies = parts.keeper.rules if parts.keeper.complete and replicas is not None else None
-        settings, catalog = parts.configuration.current
-        namespaces, bundle = facts.control_plane_namespaces(), parts.certificates.ca_bundle
-        release = parts.cluster.release.known
-        return RegistrarInputs(
-            settings, catalog, policies, namespaces, bundle, writing(), pods.ready, release, replicas
-        )
-
-    return Registrar(facts.api, inputs, parts.replica.webhooks, parts.measures)
-
-
-def _readiness(parts: _Parts, registrar: Registrar) -> Readiness:
-    readiness = Readiness()
-    readiness.add_gate("cluster", parts.cluster.unsynced)
-    readiness.add_gate("manage", parts.replica.unsynced)
-    readiness.add_gate("replicas", parts.pods.unsynced)
-    readiness.add_note("configuration", parts.configuration.notes)
-    readiness.add_note("kubernetes", parts.cluster.release.problems)
-    readiness.add_note("certificate", parts.certificates.unready)
-    readiness.add_note("manage", parts.replica.problems)
-    readiness.add_note("registration", registrar.problems)
-    readiness.add_note("policies", parts.keeper.unused)
-    return readiness
-
-
-def _run_all(stack: AsyncExitStack, parts: _Parts, registrar: Registrar, upkeep: Upkeep) -> None:
-
-    async def look() -> None:
-        registrar.look()
-
-    run(stack, "replicas", parts.pods.ask())
-    run(stack, "upkeep", upkeep.run())
-    run(stack, "configuration", parts.configuration.run(parts.keeper.reconfigure, look))
-    run(stack, "policies", parts.keeper.run(look))
-    if parts.settings.registration.writes:
-        run(stack, "registration", registrar.run(parts.settings.tls.check_seconds))
-    facts, leadership = parts.cluster.facts, parts.replica.leadership
-    leader = Leader(
-        facts.api,
-        lambda: parts.settings,
-        lambda: (parts.keeper.ruleset, facts.known),
-        lambda: leadership.leading,
-        parts.measures,
-    )
-    for what, looking in {**checks(leader), "workload scheduling": SchedulingProbe(leader).run()}.items():
-        run(stack, what, looking)

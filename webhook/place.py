@@ -13,13 +13,12 @@ from pathlib import Path
 import structlog
 
 from policies.topology.placer.state import Options
-from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.placer.gatekeeper import Gatekeeper
 from webhook.cluster.replicas.lease import Leadership, identity
 from webhook.cluster.watches.cluster import WatchAges, follow
-from webhook.composition import run, stop_signal
+from webhook.composition import connected, run, stop_signal
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration
 from webhook.configuration.settings import Settings
@@ -68,23 +67,17 @@ async def place(read: Callable[[], Settings], path: Path | None = None, log_line
     log, stopping, measures = structlog.get_logger(), stop_signal(), Metrics("place")
     measures.log = log_lines
     settings = Configuration(read, path, measures).current.settings
-    cluster = settings.cluster
     async with AsyncExitStack() as stack:
-        api: Connection = await stack.enter_async_context(
-            await connect(cluster.kubeconfig or None, cluster.in_cluster, cluster.service_account)
+        facts = ClusterFacts(
+            await connected(stack, settings), watch_nodes=False, watch_topologies=True, watch_priorities=True
         )
-        facts = ClusterFacts(api, watch_nodes=False, watch_topologies=True, watch_priorities=True)
         followed = await stack.enter_async_context(follow(facts))
         measures.kubernetes = followed.release
         follower = await stack.enter_async_context(placing(followed.facts, settings, measures))
-        readiness = Readiness()
-        readiness.add_gate("cluster", followed.unsynced)
-        readiness.add_gate("placer", follower.unsynced)
-        readiness.add_note("cluster", followed.facts.problems)
-        readiness.add_note("placer", follower.problems)
-        ages = WatchAges((followed, follower), cluster.cut_off_seconds)
-        measures.watches = ages
-        readiness.add_note("watches", ages.problems)
+        ages = measures.watches = WatchAges((followed, follower), settings.cluster.cut_off_seconds)
+        gates = {"cluster": followed.unsynced, "placer": follower.unsynced}
+        notes = {"cluster": followed.facts.problems, "placer": follower.problems, "watches": ages.problems}
+        readiness = Readiness(gates, notes)
         run(stack, "watch ages", ages.run())
         port = await stack.enter_async_context(health.opened(health.application(readiness, measures), settings.health))
         log.info("placing", version=VERSION, health=port)

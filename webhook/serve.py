@@ -4,43 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from signal import SIGTERM
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import structlog
 
 from policies.engine.facts import StaticFacts
-from webhook.authority import trusted
-from webhook.certificates import Certificates, Upkeep
-from webhook.cluster.api.call import Connection
+from policies.kubernetes.release import NEWEST
+from webhook.audit.owners import Owners
+from webhook.certificates import Certificates, Upkeep, trusted
+from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.events import Events
 from webhook.cluster.facts import scheduling
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.facts.scheduling import Ask
+from webhook.cluster.facts.workloads import owner_reader
 from webhook.cluster.placer.gates import PlacerLookout
 from webhook.cluster.replicas.checks import Leader, checks
 from webhook.cluster.replicas.lease import Replica, joined
 from webhook.cluster.replicas.webhooks import Recognition, Webhooks
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
-from webhook.composition import (
-    Followers,
-    follow_answers,
-    keeper,
-    measure_lag,
-    measured_collections,
-    run,
-    stop_signal,
-    trace,
-)
+from webhook.composition import connected, keeper, run, stop_signal
 from webhook.configuration import roles, rules
 from webhook.configuration.configuration import Configuration, LoadedConfiguration
-from webhook.configuration.settings import Settings, SettingsError
+from webhook.configuration.settings import Settings, SettingsError, TracingSettings
+from webhook.decisions.log import DecisionLog, output, writer
+from webhook.decisions.refusals import Refusals
+from webhook.decisions.shadow import Shadow
 from webhook.heavy import SlowPolicies
 from webhook.http import health
 from webhook.http.app import Service
@@ -48,7 +46,7 @@ from webhook.http.decision import Served, ServingState
 from webhook.logs import Sink
 from webhook.metrics import Metrics
 from webhook.registration.registrar import Registrar, RegistrarInputs
-from webhook.sources.policykeeper import PolicyKeeper
+from webhook.sources.policykeeper import InCluster, PolicyKeeper, shadow_keeper, shadowed
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
@@ -79,11 +77,6 @@ class _Parts(NamedTuple):
         """The current settings."""
         return self.configuration.current.settings
 
-    @property
-    def facts(self) -> ClusterFacts | None:
-        """The facts of the cluster; None without a cluster."""
-        return self.cluster.facts if self.cluster else None
-
 
 # The seconds that a thread which compiles policies may keep the event loop waiting, each time it wakes up.
 _SWITCH = 0.001
@@ -95,27 +88,32 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, log_line
     read: returns the current settings. path: their file, which is watched for changes. log_lines: where log lines go,
     whose losses are counted.
     """
-    log = structlog.get_logger()
+    log, stopping, measures = structlog.get_logger(), stop_signal(), Metrics()
     sys.setswitchinterval(_SWITCH)
-    stopping = stop_signal()
-    measures = Metrics()
     measures.log = log_lines
     configuration = Configuration(read, path, measures)
     settings = configuration.current.settings
-    _check(settings)
+    registration = settings.registration
+    if registration.apply and registration.ca_only:
+        raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
+    if registration.writes and not settings.cluster.is_given:
+        key = "apply" if registration.apply else "caOnly"
+        raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+
     async with AsyncExitStack() as stack:
         parts = await _assemble(stack, configuration, measures)
         # The lambda is called only after `upkeep` and `state` exist.
         registrar = _registrar(parts, lambda: (upkeep.writing, not state.unready()))
-        replica, tls = parts.replica, settings.tls
-        trust = trusted(settings.registration, replica.webhooks if replica else None)
-        upkeep = Upkeep(parts.certificates, registrar, measures, tls.check_seconds, replica, trust)
+        replica = parts.replica
+        trust = trusted(registration, replica.webhooks if replica else None)
+        upkeep = Upkeep(parts.certificates, registrar, measures, settings.tls.check_seconds, replica, trust)
         parts.certificates.start()
         state = _state(parts, registrar)
         _watch_ages(stack, parts, state)
         service = Service(state, measures, settings.listen, _slow(parts))
-        followers = await follow_answers(stack, service, configuration.current, parts.cluster)
+        shadow_policies, swap_shadow = await _follow_answers(stack, service, configuration.current, parts.cluster)
         trace(stack, service, settings.tracing)
+
         # Last, because an open port promises that the rules are in force.
         probed = await stack.enter_async_context(health.opened(service.health_app(), settings.health))
         server = service.connections()
@@ -123,19 +121,32 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, log_line
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.
         gc.freeze()
         stack.enter_context(measured_collections(measures))
-        _run_all(stack, parts, registrar, upkeep, service, followers)
+        run(stack, "lag", measure_lag(measures))
+        run(stack, "upkeep", upkeep.run())
+        _keep_up(stack, parts, registrar, service, shadow_policies, swap_shadow)
         log.info(
             "serving", version=VERSION, admission=url,
             health=probed, rules=[rule.name for rule in state.served.ruleset.rules],
         )  # fmt: skip
-        await _drain(state, stopping, settings.listen.drain_seconds, parts.taking_part.aclose)
+
+        # After the signal, the service is unready and every answer closes its connection, so that callers go elsewhere.
+        # The port closes when the cluster has had time to notice.
+        received = await stopping
+        state.draining = True
+        log.info("stopping", signal=received.name, in_flight=state.in_flight)
+        async with asyncio.TaskGroup() as group:
+            if received is SIGTERM:  # on a terminal there are no endpoints to wait for
+                group.create_task(asyncio.sleep(settings.listen.drain_seconds))
+            try:
+                await parts.taking_part.aclose()
+            except Exception:
+                log.exception("shutdown failed")
         await server.finish(lambda: state.in_flight, settings.listen.grace_seconds)
     log.info("stopped")
 
 
 async def _assemble(stack: AsyncExitStack, configuration: Configuration, measures: Metrics) -> _Parts:
     settings = configuration.current.settings
-    namespace = settings.cluster.namespace
     taking_part = AsyncExitStack()
     cluster: Followed | None = None
     placement: Follower | None = None
@@ -153,7 +164,7 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
 
             placement = await stack.enter_async_context(placing(cluster.facts, settings, measures))
         if settings.place.apart and roles.gates(settings):
-            lookout = PlacerLookout(api, namespace, settings.place.lease)
+            lookout = PlacerLookout(api, settings.cluster.namespace, settings.place.lease)
             run(stack, "placer's Lease", lookout.run())
         stack.push_async_callback(taking_part.aclose)
         if settings.registration.writes:
@@ -162,67 +173,99 @@ async def _assemble(stack: AsyncExitStack, configuration: Configuration, measure
             webhooks = Webhooks(api, settings.registration.name)
             await webhooks.start()
             stack.push_async_callback(webhooks.stop)
+    certificates = Certificates(settings.tls, measures)
+    rule_keeper = await keeper(configuration.current, measures, cluster, reports=not settings.manage.apart)
     return _Parts(
-        configuration,
-        measures,
-        cluster,
-        taking_part,
-        replica,
-        Certificates(settings.tls, measures),
-        await keeper(configuration.current, measures, cluster, reports=not settings.manage.apart),
-        webhooks,
-        placement,
-        lookout,
+        configuration, measures, cluster, taking_part, replica, certificates, rule_keeper, webhooks, placement, lookout
     )
 
 
-def _run_all(
-    stack: AsyncExitStack,
-    parts: _Parts,
-    registrar: Registrar | None,
-    upkeep: Upkeep,
-    service: Service,
-    followers: Followers,
-) -> None:
-    state = service.state
+async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
+    api, chosen = await connected(stack, settings), settings.cluster
+    # What the cluster does about topology constraints: found out by a dry run, or by `manage` by one.
+    support: scheduling.Ask = partial(scheduling.probed, api, chosen.namespace)
+    if settings.manage.apart:
+        support = partial(scheduling.published, api, settings.registration.name)
+    facts = ClusterFacts(
+        api,
+        watch_nodes=rules.follows_nodes(settings),
+        watch_pools=settings.selectors.action != "off",
+        watch_topologies=rules.follows_topologies(settings),
+        watch_priorities=roles.places(settings),
+        workloads=rules.topology_options(settings).workloads,
+        support=support if rules.schedules_workloads(settings) else None,
+    )
+    maps_in = chosen.namespace if settings.policies.config_maps else ""
+    return await stack.enter_async_context(
+        follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
+    )
 
-    async def swap() -> None:
-        if parts.facts is not None:
-            parts.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
-        state.served = _served(parts)
-        parts.measures.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
-        service.slow.forgive()
-        await followers.swap()
-        if registrar is not None:
-            registrar.look()
 
-    async def prepare(loaded: LoadedConfiguration) -> None:
-        await parts.keeper.reconfigure(loaded)
-        await followers.reconfigure(loaded)
+def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
+    replica, cluster = parts.replica, parts.cluster
+    if replica is None or cluster is None:
+        return None
 
-    run(stack, "lag", measure_lag(parts.measures))
-    run(stack, "upkeep", upkeep.run())
-    run(stack, "configuration", parts.configuration.run(prepare, swap))
-    run(stack, "policies", parts.keeper.run(swap))
+    def inputs() -> RegistrarInputs:
+        policies = parts.keeper.rules if parts.keeper.complete else None
+        namespaces, bundle = cluster.facts.control_plane_namespaces(), parts.certificates.ca_bundle
+        leading, ready = leading_and_ready()
+        known = cluster.release.known
+        return RegistrarInputs(*parts.configuration.current, policies, namespaces, bundle, leading, ready, known)
+
+    return Registrar(cluster.facts.api, inputs, replica.webhooks, parts.measures)
+
+
+def _served(parts: _Parts) -> Served:
+    if parts.cluster is None:
+        return Served(parts.keeper.ruleset, _NoCluster(date.min))
+    return Served(parts.keeper.ruleset, parts.cluster.facts.known, parts.cluster.facts)
+
+
+class _NoCluster(StaticFacts, frozen=True):
+    """Facts without a cluster: only the date, which is computed on demand."""
+
+    def today(self) -> date:
+        return datetime.now(UTC).date()
+
+
+def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
+    secret = parts.settings.manage.secret if parts.settings.manage.apart else ""
+    maker = f"; manage writes it into Secret {secret}, and kubelets bring it within about a minute" if secret else ""
+    state = ServingState(_served(parts))
+    state.add_note("configuration", parts.configuration.notes)
+    state.add_gate("certificate", lambda: [reason + maker for reason in parts.certificates.unready()])
+    if (cluster := parts.cluster) is not None:
+        state.add_gate("cluster", cluster.unsynced)
+        state.add_note("cluster", cluster.facts.problems)
+        state.add_note("kubernetes", cluster.release.problems)
+        state.add_note("parameters of policies", cluster.facts.parameters.problems)
+    for placer in (parts.placement, parts.lookout):
+        if placer is not None:
+            state.add_note("placer", placer.problems)
+    if parts.replica is not None:
+        state.add_gate("replicas", parts.replica.unsynced)
+        state.add_note("replicas", parts.replica.problems)
     if registrar is not None:
-        run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
-    _look_around(parts, service)
+        state.add_note("registration", registrar.problems)
+    if parts.webhooks is not None:
+        recognition = Recognition(parts.webhooks, lambda: state.served.routes, lambda: state.was_ready)
+        state.add_gate("registration", recognition.unready)
+    state.add_gate("policies", lambda: () if parts.keeper.complete else ["those of the cluster are not loaded yet"])
+    state.add_note("policies", parts.keeper.unused)
+    return state
 
 
-def _look_around(parts: _Parts, service: Service) -> None:
-    """Begin the looks of a process that may lead, for as long as it takes part."""
-    if parts.replica is None or parts.facts is None or parts.settings.manage.apart:
+def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> None:
+    """Make the ages of the watches a metric, a reason of readiness and a line of the log."""
+    if parts.cluster is None:
         return
-    state, leadership = service.state, parts.replica.leadership
-    leader = Leader(
-        parts.facts.api,
-        lambda: parts.settings,
-        lambda: (state.served.ruleset, state.served.facts),
-        lambda: leadership.leading,
-        parts.measures,
-    )
-    for what, looking in checks(leader).items():
-        run(parts.taking_part, what, looking)
+    sources = [one for one in (parts.cluster, parts.replica, parts.webhooks, parts.placement) if one is not None]
+    ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
+    parts.measures.watches = ages
+    state.add_note("watches", ages.problems)
+    state.add_gate("watches", ages.unready)
+    run(stack, "watch ages", ages.run())
 
 
 def _slow(parts: _Parts) -> SlowPolicies:
@@ -240,136 +283,160 @@ def _slow(parts: _Parts) -> SlowPolicies:
     return SlowPolicies(parts.measures, skips=lambda: parts.settings.policies.slow == "skip", tell=tell)
 
 
-def _check(settings: Settings) -> None:
-    registration = settings.registration
-    if registration.apply and registration.ca_only:
-        raise SettingsError("registration: apply and caOnly exclude each other; give one of them")
-    for key, is_set in (("apply", registration.apply), ("caOnly", registration.ca_only)):
-        if is_set and not settings.cluster.is_given:
-            raise SettingsError(f"registration.{key} needs a cluster: set cluster.kubeconfig or cluster.inCluster")
+_Swap = Callable[[], Awaitable[None]]
 
 
-def _registrar(parts: _Parts, leading_and_ready: Callable[[], tuple[bool, bool]]) -> Registrar | None:
-    replica, cluster = parts.replica, parts.cluster
-    if replica is None or cluster is None or not parts.settings.registration.writes:
-        return None
+async def _follow_answers(
+    stack: AsyncExitStack, service: Service, loaded: LoadedConfiguration, cluster: Followed | None
+) -> tuple[PolicyKeeper | None, _Swap]:
+    """Have the answers of a service followed until the stack is closed.
 
-    def inputs() -> RegistrarInputs:
-        policies = parts.keeper.rules if parts.keeper.complete else None
-        namespaces, bundle = cluster.facts.control_plane_namespaces(), parts.certificates.ca_bundle
-        leading, ready = leading_and_ready()
-        known = cluster.release.known
-        return RegistrarInputs(*parts.configuration.current, policies, namespaces, bundle, leading, ready, known)
-
-    return Registrar(cluster.facts.api, inputs, replica.webhooks, parts.measures)
-
-
-def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
-    state = ServingState(_served(parts))
-    state.add_note("configuration", parts.configuration.notes)
-    state.add_gate("certificate", lambda: _certificate_reasons(parts))
-    if (cluster := parts.cluster) is not None:
-        state.add_gate("cluster", cluster.unsynced)
-        state.add_note("cluster", cluster.facts.problems)
-        state.add_note("kubernetes", cluster.release.problems)
-        state.add_note("parameters of policies", cluster.facts.parameters.problems)
-    if parts.placement is not None:
-        state.add_note("placer", parts.placement.problems)
-    if parts.lookout is not None:
-        state.add_note("placer", parts.lookout.problems)
-    if parts.replica is not None:
-        state.add_gate("replicas", parts.replica.unsynced)
-        state.add_note("replicas", parts.replica.problems)
-    if registrar is not None:
-        state.add_note("registration", registrar.problems)
-    if parts.webhooks is not None:
-        recognition = Recognition(parts.webhooks, lambda: state.served.routes, lambda: state.was_ready)
-        state.add_gate("registration", recognition.unready)
-    state.add_gate("policies", lambda: () if parts.keeper.complete else ["those of the cluster are not loaded yet"])
-    state.add_note("policies", parts.keeper.unused)
-    return state
-
-
-def _certificate_reasons(parts: _Parts) -> list[str]:
-    """Why clients cannot connect, and who makes the certificate if it is manage."""
-    name = parts.settings.manage.secret if parts.settings.manage.apart else ""
-    maker = f"; manage writes it into Secret {name}, and kubelets bring it within about a minute" if name else ""
-    return [reason + maker for reason in parts.certificates.unready()]
-
-
-def _watch_ages(stack: AsyncExitStack, parts: _Parts, state: ServingState) -> None:
-    """Make the ages of the watches a metric, a reason of readiness and a line of the log."""
-    if parts.cluster is None:
-        return
-    sources = [one for one in (parts.cluster, parts.replica, parts.webhooks, parts.placement) if one is not None]
-    ages = WatchAges(sources, parts.settings.cluster.cut_off_seconds)
-    parts.measures.watches = ages
-    state.add_note("watches", ages.problems)
-    state.add_gate("watches", ages.unready)
-    run(stack, "watch ages", ages.run())
-
-
-async def _cluster(stack: AsyncExitStack, settings: Settings) -> Followed:
-    from webhook.cluster.api.client import connect  # noqa: PLC0415 - the client costs 16 MB, for clusters only
-
-    chosen = settings.cluster
-    api: Connection = await stack.enter_async_context(
-        await connect(chosen.kubeconfig or None, chosen.in_cluster, chosen.service_account)
-    )
-    facts = ClusterFacts(
-        api,
-        watch_nodes=rules.follows_nodes(settings),
-        watch_pools=settings.selectors.action != "off",
-        watch_topologies=rules.follows_topologies(settings),
-        watch_priorities=roles.places(settings),
-        workloads=rules.topology_options(settings).workloads,
-        support=_support(api, settings) if rules.schedules_workloads(settings) else None,
-    )
-    maps_in = chosen.namespace if settings.policies.config_maps else ""
-    return await stack.enter_async_context(
-        follow(facts, maps_in=maps_in, natives=settings.policies.native, release=settings.policies.release)
-    )
-
-
-def _support(api: Connection, settings: Settings) -> Ask:
-    """Asks what the cluster does about topology constraints: by a dry run, or what `manage` found out by one."""
-    if settings.manage.apart:
-        return partial(scheduling.published, api, settings.registration.name)
-    return partial(scheduling.probed, api, settings.cluster.namespace)
-
-
-def _served(parts: _Parts) -> Served:
-    if parts.facts is None:
-        return Served(parts.keeper.ruleset, _NoCluster(date.min))
-    return Served(parts.keeper.ruleset, parts.facts.known, parts.facts)
-
-
-class _NoCluster(StaticFacts, frozen=True):
-    """Facts without a cluster: only the date, which is computed on demand."""
-
-    def today(self) -> date:
-        return datetime.now(UTC).date()
-
-
-async def _drain(
-    state: ServingState, stopping: asyncio.Future[signal.Signals], seconds: float, leave: Callable[[], Awaitable[None]]
-) -> None:
-    """Wait for the signal, then give the cluster time to notice before the port closes.
-
-    After the signal, the service is unready and every answer closes its connection, so that callers go elsewhere.
-    leave: hands over to other replicas what this one does for all.
+    Returns what reads the shadow policies, None without any, and what compares them with the rules in force.
     """
-    received = await stopping
-    state.draining = True
-    structlog.get_logger().info("stopping", signal=received.name, in_flight=state.in_flight)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_left(leave))
-        if received is signal.SIGTERM:  # on a terminal there are no endpoints to wait for
-            group.create_task(asyncio.sleep(seconds))
+    settings, measures = loaded.settings, service.metrics
+    log: DecisionLog | None = None
+    shadow: Shadow | None = None
+    policies: PolicyKeeper | None = None
+    refusals: Refusals | None = None
+
+    async def swap() -> None:
+        if shadow is not None and policies is not None:
+            shadow.install(policies.rules, policies.ruleset, service.state.served)
+
+    if settings.decisions.log:
+        records = writer(output(settings.decisions))
+        records.start()
+        stack.callback(records.end)
+        measures.records = records
+        service.state.add_note("decision log", records.problems)
+        release = (settings.policies.release or NEWEST).name
+        log = DecisionLog(
+            settings.decisions, records, lambda: release if cluster is None else cluster.release.current.name
+        )
+    if settings.policies.shadow:
+        inside = None
+        if cluster is not None:
+            inside = InCluster(cluster.release, cluster.facts.parameters, None, cluster.unsynced_policies)
+        policies = shadow_keeper(loaded, measures.shadow, inside)
+        shadow = Shadow(service.judge, measures.shadow, log)
+        unused, notes = policies.unused, shadow.notes
+        await policies.look()
+        await swap()
+        service.state.add_note("shadow", lambda: [*unused(), *notes()])
+        run(stack, "shadow policies", policies.run(swap))
+        run(stack, "shadow", shadow.run())
+    if cluster is not None and settings.events.refusals:
+        events = Events(cluster.facts.api)
+        owners = Owners(owner_reader(cluster.facts.api, rules.topology_options(settings).workloads))
+        refusals = Refusals(owners.top, events.write, events.hour, measures, Clock())
+        run(stack, "refusals", refusals.run())
+    service.followers = tuple(follower for follower in (log, shadow, refusals) if follower is not None)
+    return policies, swap
 
 
-async def _left(leave: Callable[[], Awaitable[None]]) -> None:
+def trace(stack: AsyncExitStack, service: Service, settings: TracingSettings) -> None:
+    """Have the reviews of a service traced until the stack is closed. Raises SettingsError."""
+    if not settings.endpoint:
+        return
+    if not all(map(find_spec, ("opentelemetry", "opentelemetry.sdk", "opentelemetry.exporter"))):
+        raise SettingsError(
+            "tracing.endpoint needs OpenTelemetry, which is not installed: pip install 'cks-admission[tracing]', "
+            "or leave it empty"
+        )
+    from webhook import opentelemetry  # noqa: PLC0415 - OpenTelemetry costs 8 MB
+
+    traces = opentelemetry.sender(stack, settings.endpoint)
+    traces.start()
+    stack.callback(traces.end)
+    service.metrics.traces = traces
+    service.state.add_note("tracing", traces.problems)
+    service.tracing = opentelemetry.Tracer(settings.share, settings.rule_seconds, traces.put)
+
+
+INTERVAL = 0.1
+
+
+async def measure_lag(metrics: Metrics) -> NoReturn:
+    """Observe, ten times a second, how much later than it should the event loop runs a task."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + INTERVAL
+        await asyncio.sleep(INTERVAL)
+        metrics.loop_lag.observe(max(0.0, loop.time() - due))
+
+
+@contextmanager
+def measured_collections(metrics: Metrics) -> Iterator[None]:
+    """A block in which runs of the garbage collector are counted and timed.
+
+    Those of generation 0 are not: there is one in every few reviews, and it takes microseconds.
+    """
+    # Looked up beforehand: a run may begin while a look-up holds its lock.
+    runs = [metrics.collections.labels(str(generation)) for generation in (1, 2)]
+    pauses = [metrics.collection_seconds.labels(str(generation)) for generation in (1, 2)]
+    started = 0.0
+
+    def observe(phase: str, info: dict[str, int]) -> None:
+        nonlocal started
+        generation = info["generation"]
+        if not generation:
+            return
+        if phase == "start":
+            started = time.perf_counter()
+        else:
+            runs[generation - 1].inc()
+            pauses[generation - 1].inc(time.perf_counter() - started)
+
+    gc.callbacks.append(observe)
     try:
-        await leave()
-    except Exception:  # noqa: BLE001 - whatever it is, the reviews in flight come first
-        structlog.get_logger().exception("shutdown failed")
+        yield
+    finally:
+        gc.callbacks.remove(observe)
+
+
+def _keep_up(
+    stack: AsyncExitStack,
+    parts: _Parts,
+    registrar: Registrar | None,
+    service: Service,
+    shadow_policies: PolicyKeeper | None,
+    swap_shadow: _Swap,
+) -> None:
+    """Take over changes of configuration and policies, and do what the process that leads does for all."""
+    cluster, state = parts.cluster, service.state
+
+    async def swap() -> None:
+        if cluster is not None:
+            cluster.facts.workloads = tuple(rules.topology_options(parts.settings).workloads)
+        state.served = _served(parts)
+        parts.measures.rules.in_force({*(rule.name for rule in parts.keeper.ruleset.rules), *parts.keeper.rules.names})
+        service.slow.forgive()
+        await swap_shadow()
+        if registrar is not None:
+            registrar.look()
+
+    async def prepare(loaded: LoadedConfiguration) -> None:
+        await parts.keeper.reconfigure(loaded)
+        if shadow_policies is None:
+            return
+        try:
+            await shadow_policies.reconfigure(loaded._replace(settings=shadowed(loaded.settings)))
+        except Exception:  # noqa: BLE001 - shadow policies must not keep a configuration out
+            structlog.get_logger().exception("could not reconfigure shadow policies")
+
+    run(stack, "configuration", parts.configuration.run(prepare, swap))
+    run(stack, "policies", parts.keeper.run(swap))
+    if registrar is not None:
+        run(parts.taking_part, "registration", registrar.run(parts.settings.tls.check_seconds))
+    if parts.replica is None or cluster is None:
+        return
+    leadership = parts.replica.leadership
+    leader = Leader(
+        cluster.facts.api,
+        lambda: parts.settings,
+        lambda: (state.served.ruleset, state.served.facts),
+        lambda: leadership.leading,
+        parts.measures,
+    )
+    for what, looking in checks(leader).items():
+        run(parts.taking_part, what, looking)

@@ -24,9 +24,8 @@ from support.service.installation import kubeconfig
 from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.material import Bundle, issued_by, load_certificates
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
-from webhook.authority import SETTLED_SECONDS as _SETTLED
-from webhook.authority import Issuance, StoredAuthority, TrustWatch, trusted
-from webhook.certificates import by_all
+from webhook.certificates import SETTLED_SECONDS as _SETTLED
+from webhook.certificates import Issuance, TrustWatch, by_all, trusted
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.webhooks import WatchState
 from webhook.cluster.watches.secrets import SecretStore
@@ -152,9 +151,8 @@ class _Managing:
         self.shown: list[Certificate | None] = []
         self.metrics = Metrics("manage")
         self.ca, self.leaf_store = stores
-        authority = StoredAuthority(self.ca, self.leader)
         self.issuance = Issuance(
-            authority, self.leaf_store, self.leader, NAMES, self._trusted, self._handshakes, self.metrics,
+            self.ca, self.leaf_store, self.leader, NAMES, self._trusted, self._handshakes, self.metrics,
             lambda: world.now,
         )  # fmt: skip
 

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack
 import pytest
 from support.service.reviews import served
 
-from webhook import composition
-from webhook.composition import trace
+from webhook import serve
 from webhook.configuration.settings import Listen, SettingsError, TracingSettings
 from webhook.http.app import Service
 from webhook.http.decision import ServingState
 from webhook.metrics import Metrics
 from webhook.opentelemetry import Tracer, receiver
+from webhook.serve import trace
 from webhook.tracing import Trace
 
 
@@ -32,7 +32,7 @@ def test_the_path_of_the_protocol_is_added(endpoint: str, address: str) -> None:
 
 async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The service does not start with a receiver that it cannot send to, and says what to install."""
-    monkeypatch.setattr(composition, "find_spec", lambda _: None)
+    monkeypatch.setattr(serve, "find_spec", lambda _: None)
     service = Service(ServingState(served()), Metrics(), Listen())
     async with AsyncExitStack() as stack:
         trace(stack, service, TracingSettings())

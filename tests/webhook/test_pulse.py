@@ -8,8 +8,8 @@ import time
 
 from support.patience import until
 
-from webhook.composition import measure_lag, measured_collections
 from webhook.metrics import Metrics
+from webhook.serve import measure_lag, measured_collections
 
 
 def _value(metrics: Metrics, name: str, **labels: str) -> float:

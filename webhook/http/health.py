@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -27,11 +27,11 @@ class Readiness:
     draining: whether the process is about to end. was_ready: whether it has ever been found ready.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, gates: Mapping[str, Gate] | None = None, notes: Mapping[str, Gate] | None = None) -> None:
         self.draining = False
         self.was_ready = False
-        self._gates: dict[str, Gate] = {}
-        self._notes: dict[str, Gate] = {}
+        self._gates = dict(gates or {})
+        self._notes = dict(notes or {})
 
     def add_gate(self, name: str, gate: Gate) -> None:
         """Make readiness depend on a gate."""

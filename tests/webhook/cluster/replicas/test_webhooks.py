@@ -14,7 +14,7 @@ from support.api.webhookapi import NAME, ROLES, WebhookApi
 from support.patience import until
 
 from certs.authority import new_authority
-from webhook.authority import TrustWatch
+from webhook.certificates import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import (

@@ -88,16 +88,13 @@ class Child:
         _, status = os.waitpid(self.pid, 0)
         os.close(self._process)
         os.close(self._reading)
-        self.ended.set_result(End(_reason(os.waitstatus_to_exitcode(status), self._limits), bytes(self._received)))
-
-
-def _reason(code: int, limits: Limits) -> str:
-    if code == -signal.SIGXCPU:
-        return f"took over {limits.seconds} s"
-    # C++ aborts where Python raises MemoryError.
-    if code in (_NO_MEMORY, -signal.SIGABRT):
-        return f"took over {limits.memory >> 20} MiB of memory"
-    return f"ended with {code}" if code else ""
+        code = os.waitstatus_to_exitcode(status)
+        reason = f"ended with {code}" if code else ""
+        if code == -signal.SIGXCPU:
+            reason = f"took over {self._limits.seconds} s"
+        elif code in (_NO_MEMORY, -signal.SIGABRT):  # C++ aborts where Python raises MemoryError
+            reason = f"took over {self._limits.memory >> 20} MiB of memory"
+        self.ended.set_result(End(reason, bytes(self._received)))
 
 
 def _forked(work: Callable[[], Iterable[Any]], limits: Limits) -> tuple[int, int, int]:
@@ -107,7 +104,12 @@ def _forked(work: Callable[[], Iterable[Any]], limits: Limits) -> tuple[int, int
         pid = os.fork()
         if pid == 0:
             _live(work, writing, limits)
-        process = _opened(pid)
+        try:
+            process = os.pidfd_open(pid)
+        except OSError:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
     except OSError:
         os.close(reading)
         raise
@@ -117,21 +119,30 @@ def _forked(work: Callable[[], Iterable[Any]], limits: Limits) -> tuple[int, int
     return pid, process, reading
 
 
-def _opened(pid: int) -> int:
-    """A descriptor of a process, which is ended if there can be none. Raises OSError."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        raise
-
-
 def _live(work: Callable[[], Iterable[Any]], writing: int, limits: Limits) -> NoReturn:
     """The whole life of the child. It never returns to the event loop of its parent."""
     code = 1
     try:
-        _detach(writing, limits)
+        # Let go of what is the parent's.
+        signal.set_wakeup_fd(-1)  # a signal here would wake the parent's event loop
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_DFL)
+        for first, end in ((0, _STDERR), (_STDERR + 1, writing), (writing + 1, os.sysconf("SC_OPEN_MAX"))):
+            os.closerange(first, end)
+        gc.freeze()  # what the parent made is not looked at, so its memory stays shared
+
+        # Bound what this process may use.
+        bounds = {
+            resource.RLIMIT_AS: (virtual_memory() + limits.memory,) * 2,
+            resource.RLIMIT_CORE: (0, 0),  # SIGXCPU would leave one
+            resource.RLIMIT_CPU: (limits.seconds, limits.seconds + 1),
+        }
+        with suppress(OSError):
+            os.nice(5)
+        with suppress(OSError, ValueError):
+            for what, bound in bounds.items():
+                resource.setrlimit(what, bound)
+
         for result in work():
             written = memoryview(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
             while written:
@@ -141,24 +152,3 @@ def _live(work: Callable[[], Iterable[Any]], writing: int, limits: Limits) -> No
         code = _NO_MEMORY
     finally:
         os._exit(code)
-
-
-def _detach(writing: int, limits: Limits) -> None:
-    """Let go of what is the parent's, and bound what the child may use."""
-    signal.set_wakeup_fd(-1)  # a signal here would wake the parent's event loop
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGXCPU):
-        signal.signal(number, signal.SIG_DFL)
-    last = os.sysconf("SC_OPEN_MAX")
-    for first, end in ((0, _STDERR), (_STDERR + 1, writing), (writing + 1, last)):
-        os.closerange(first, end)
-    gc.freeze()  # what the parent made is not looked at, so its memory stays shared
-    bounds = {
-        resource.RLIMIT_AS: (virtual_memory() + limits.memory,) * 2,
-        resource.RLIMIT_CORE: (0, 0),  # SIGXCPU would leave one
-        resource.RLIMIT_CPU: (limits.seconds, limits.seconds + 1),
-    }
-    with suppress(OSError):
-        os.nice(5)
-    with suppress(OSError, ValueError):
-        for what, bound in bounds.items():
-            resource.setrlimit(what, bound)

@@ -12,8 +12,7 @@ import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
 from chart.rendering import CHART, Rendered, render
-from webhook.measures import BUCKETS
-from webhook.metrics import Metrics
+from webhook.metrics import BUCKETS, Metrics
 
 Entry = Callable[[str], Rendered]
 

@@ -36,8 +36,7 @@ from webhook.heavy import (
     turn_end,
     turn_order,
 )
-from webhook.measures import MOST, OTHERS
-from webhook.metrics import Metrics
+from webhook.metrics import MOST, OTHERS, Metrics
 
 
 def _spin() -> None:
@@ -180,7 +179,7 @@ def test_the_memory_is_bounded(clock: list[float]) -> None:
     assert policies.expects([rule(NeedsNamespaces(), name="dear")], "team-999") is True
     assert policies.expects([rule(NeedsNamespaces(), name="dear")], "team-1999") is False
     assert exposed.count("cks_admission_policy_overtime_total{") == MOST + 1
-    metrics.in_force({"policy-1"})
+    metrics.rules.in_force({"policy-1"})
     left = re.findall(r'cks_admission_policy_overtime_total\{policy="(.+)"\}', metrics.expose().decode())
     assert left == ["policy-1", OTHERS]
 

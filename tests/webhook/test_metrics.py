@@ -17,8 +17,7 @@ from policies.engine.engine import Answer, Decision, RuleFailure
 from policies.engine.facts import StaticFacts
 from policies.engine.rule import PolicyException, RuleSet
 from webhook.logs import Sink
-from webhook.measures import RuleTimes
-from webhook.metrics import Metrics
+from webhook.metrics import Metrics, RuleTimes
 
 _REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -127,7 +126,7 @@ def test_the_series_of_what_is_no_longer_in_force_end() -> None:
         metrics.rules.overtime(name)
     before = _samples(metrics)
     metrics.observe("validate", request(pod()), Answer((Decision("gone", "audit"),)), 0.5)
-    metrics.in_force({"labels", "new"})
+    metrics.rules.in_force({"labels", "new"})
     after = _samples(metrics)
 
     assert sum("=gone" in name for name in before) == 6

@@ -20,7 +20,7 @@ from webhook.configuration.rules import PolicyRules
 from webhook.decisions.log import DecisionLog
 from webhook.http.decision import LARGE, Answered, Judge, Served
 from webhook.logs import Seldom
-from webhook.measures import ShadowMetrics
+from webhook.metrics import ShadowMetrics
 
 PHASE: Phase = "validate"
 """The phase in which they are asked."""

@@ -25,8 +25,7 @@ from webhook.child import LAST_WORDS, Child, ChildError
 from webhook.heavy import LIMITS, Allowance, NoTurnError, Slice, SlowPolicies, Turns
 from webhook.http.health import Readiness
 from webhook.http.review import Decoder, ReviewError, encode, head
-from webhook.measures import RuleTimes
-from webhook.metrics import Metrics
+from webhook.metrics import Metrics, RuleTimes
 from webhook.tracing import Span, Trace
 
 T = TypeVar("T")

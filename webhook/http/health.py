@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from aiohttp import hdrs, web
+from prometheus_client import CONTENT_TYPE_LATEST
 from yarl import URL
 
 from policies.engine.violation import prose
-from webhook import metrics
 from webhook.configuration.settings import Health
 from webhook.metrics import Metrics
 
@@ -73,7 +73,7 @@ def application(readiness: Readiness, measures: Metrics, paths: Handler | None =
 
     async def exposition(_http: web.Request) -> web.Response:
         """The metrics, for Prometheus."""
-        return web.Response(body=measures.expose(), headers={hdrs.CONTENT_TYPE: metrics.CONTENT_TYPE})
+        return web.Response(body=measures.expose(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
 
     app = web.Application()
     for path, handler in (("/livez", livez), ("/readyz", readyz), ("/metrics", exposition), (PATHS, paths)):

@@ -28,8 +28,7 @@ from webhook.configuration.rules import PolicyRules
 from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.walk import LOOK_SECONDS
-from webhook.measures import ShadowMetrics
-from webhook.metrics import Metrics
+from webhook.metrics import Metrics, ShadowMetrics
 from webhook.sources import policyset
 from webhook.sources.policyset import Directories, Native, PolicySet, Source
 from webhook.sources.reading import Content, Readings

@@ -28,7 +28,7 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
 from webhook.cluster.placer.follower import Follower
 from webhook.cluster.watches.reflector import cancelled
-from webhook.measures import Placing
+from webhook.metrics import Placing
 
 GRACE_SECONDS: Final = 5.0
 """A gang that waits for so long is told of; before, its Pods are just being created."""
@@ -199,7 +199,7 @@ class Gatekeeper:
                 self._knows = "listing"
                 await self._follower.list_anew()
             if not self._leading() or self._knows == "nothing" or self._follower.unsynced():
-                self._measures.lead(leads=False)
+                self._measures.leading.set(0)
                 self._measures.queue(())
                 self._wake = self._now() + _FIRST_PAUSE
                 continue
@@ -209,7 +209,7 @@ class Gatekeeper:
                 self._knows = "all"
                 gc.collect()
                 gc.freeze()  # most of what is listed stays: a look need not wait until the collector has seen it
-            self._measures.lead(leads=True)
+            self._measures.leading.set(1)
             try:
                 await self.look()
             except Exception:  # noqa: BLE001 - whatever it is, gangs wait for the next look
@@ -260,7 +260,7 @@ class Gatekeeper:
                 known = 400 <= error.status < 500
                 if known or not await self._is_open(opening, term):
                     return self._failed(opening, error)
-        self._measures.opened("opened")
+        self._measures.opened.labels("opened").inc()
         return ""
 
     async def _changed(self) -> None:
@@ -301,10 +301,10 @@ class Gatekeeper:
         """Count a Pod as gated again. Return why it was refused; empty if it has changed. Causes are logged once."""
         self._follower.placer.failed(opening)
         if error.status in _GONE or (error.status == 422 and CHANGED in str(error)):
-            self._measures.opened("gone")
+            self._measures.opened.labels("gone").inc()
             self._wake = min(self._wake, self._now() + _FIRST_PAUSE)
             return ""
-        self._measures.opened("refused")
+        self._measures.opened.labels("refused").inc()
         reason = str(error)
         if "The placer may" in reason:
             reason += (

@@ -62,7 +62,7 @@ LARGEST = 16 * 2**20
 OBJECTS = 2**30
 """The bytes of a file with objects, at most: more than all of a large cluster."""
 FIFO = "a FIFO"
-_ODD = ((stat.S_ISFIFO, FIFO), (stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"), (stat.S_ISSOCK, "a socket"))
+_ODD = {stat.S_IFIFO: FIFO, stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFSOCK: "a socket"}
 
 
 class FileError(Exception):
@@ -155,12 +155,8 @@ def nearest(root: yaml.Node, path: Sequence[str | int]) -> tuple[yaml.Node | Non
 def odd(path: str | Path) -> str:
     """What stands at a path if it can be opened but is no file or folder, such as `a FIFO`; else an empty text."""
     with suppress(OSError):
-        return _odd(Path(path).stat().st_mode)
+        return _ODD.get(stat.S_IFMT(Path(path).stat().st_mode), "")
     return ""
-
-
-def _odd(mode: int) -> str:
-    return next((what for is_odd, what in _ODD if is_odd(mode)), "")
 
 
 def content(path: str | Path, *, most: int = LARGEST, pipes: bool = False) -> bytes:
@@ -170,8 +166,8 @@ def content(path: str | Path, *, most: int = LARGEST, pipes: bool = False) -> by
     """
     waiting = 0 if pipes else os.O_NONBLOCK
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOCTTY | waiting)) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if (what := _odd(mode)) and not (pipes and stat.S_ISFIFO(mode)):
+        what = _ODD.get(stat.S_IFMT(os.fstat(file.fileno()).st_mode), "")
+        if what and not (pipes and what == FIFO):
             raise OSError(errno.EINVAL, f"it is {what}, not a regular file", str(path))
         chunks = [b""]
         while most >= 0 and (chunk := file.read(1 << 20)):
@@ -307,11 +303,21 @@ def _yaml_documents(part: Part) -> list[YamlDocument]:
     try:
         _refuse_bombs(part)
         loader = _Loader(part.text)
+        scalars = {
+            f"{_TAG}float": loader.construct_number,
+            f"{_TAG}bool": loader.construct_bool,
+            f"{_TAG}null": loader.construct_yaml_null,
+            f"{_TAG}merge": loader.construct_yaml_str,
+        }
         while loader.check_node():
             node = loader.get_node()
-            value = _value(part, loader, node)
+            try:
+                value = _plain(node, scalars)
+            except _OddError:
+                _refuse_duplicates(part, node)
+                value = loader.construct_document(node)
             if value is not None:
-                documents.append(YamlDocument(part, value, part.place(node.start_mark)[0], partial(_same, node)))
+                documents.append(YamlDocument(part, value, part.place(node.start_mark)[0], lambda node=node: node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = part.where(mark) if mark else part.name
@@ -326,27 +332,8 @@ def _yaml_documents(part: Part) -> list[YamlDocument]:
     return documents
 
 
-def _same(node: yaml.Node) -> yaml.Node:
-    return node
-
-
 class _OddError(Exception):
     """A node that is left to the library: a merge, a tag, a key that is no text or is there twice."""
-
-
-def _value(part: Part, loader: Any, node: yaml.Node) -> Any:
-    """The value of a document. Raises FileError for a duplicate key."""
-    scalars = {
-        f"{_TAG}float": loader.construct_number,
-        f"{_TAG}bool": loader.construct_bool,
-        f"{_TAG}null": loader.construct_yaml_null,
-        f"{_TAG}merge": loader.construct_yaml_str,
-    }
-    try:
-        return _plain(node, scalars)
-    except _OddError:
-        _refuse_duplicates(part, node)
-        return loader.construct_document(node)
 
 
 def _plain(node: yaml.Node, scalars: Mapping[str, Callable[[yaml.Node], Any]]) -> Any:
@@ -432,35 +419,31 @@ def _json_documents(part: Part) -> tuple[list[YamlDocument], int]:
     readable = _ESCAPE.sub(lambda escape: str(escape[0]) if escape[1] is None else "\\ufffd", text)
     documents: list[YamlDocument] = []
     at, line, seen = _next(text, 0), part.before, 0
+    doubled: list[dict[str, Any]] = []
+
+    def read(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            doubled.append(value)
+        return value
+
+    decoder = json.JSONDecoder(parse_constant=_refused, object_pairs_hook=read)
     while at < len(text):
-        maps = _Maps()
+        doubled.clear()
         try:
-            value, end = json.JSONDecoder(parse_constant=_refused, object_pairs_hook=maps.read).raw_decode(readable, at)
+            value, end = decoder.raw_decode(readable, at)
         except (ValueError, RecursionError):
             break
         after = _next(text, end)
         if _is_deeper(value, DEPTH) or not (isinstance(value, dict) or (after == len(text) and not documents)):
             break
         make = partial(_json_node, part.name, text, at, end)
-        if maps.duplicates:
+        if doubled:  # the nodes, which say where, take ten times as long
             _refuse_duplicates(part, make())
         line, seen = line + len(text[seen : at + 1].splitlines()), at
         documents.append(YamlDocument(part, value, line, make))
         line, at = line - 1, after
     return documents, at if documents else 0
-
-
-class _Maps:
-    """Makes maps of pairs, and notices if a key is there twice: the nodes, which say where, take ten times as long."""
-
-    def __init__(self) -> None:
-        self.duplicates = False
-
-    def read(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        """The map."""
-        value = dict(pairs)
-        self.duplicates = self.duplicates or len(value) < len(pairs)
-        return value
 
 
 def _is_deeper(value: Any, depth: int) -> bool:

@@ -35,6 +35,7 @@ _PAUSE_SECONDS = 0.04
 """From the last key to the beginning of an answer."""
 _LIMITS = Limits(memory=512 * 2**20, seconds=4)
 _EDITORS = {"policy": "Policy or expression", "object": "Object", "old": "Old object", "nodes": "Nodes"}
+_REQUEST = {"user": "User", "groups": "Groups", "namespace": "Namespace", "labels": "Labels of the Namespace"}
 _COLOURS = {"admitted": "positive", "refused": "negative", "unreadable": "warning"}
 _STYLE = """
 .cm-editor { height: 100%; } .nicegui-codemirror { height: clamp(14rem, 42vh, 26rem); }
@@ -54,7 +55,7 @@ _ROW = """
 def serve(port: int, kubeconfig: str, *, show: bool, ready: Callable[[str], None]) -> None:
     """Serve the page on 127.0.0.1 until Ctrl-C. ready: called with its address, which has the token."""
     token = secrets.token_urlsafe(24)
-    first = gallery()[0].trial  # what its answers import, the processes of others have then
+    _, first = gallery()[0]  # what its answers import, the processes of others have then
     trials.details(first, trials.answer(first))
     trials.placement(first)
     core.sio.eio.cors_allowed_origins = [f"http://{host}:{port}" for host in ("127.0.0.1", "localhost")]
@@ -151,19 +152,20 @@ class _Page:
         fragment = await ui.run_javascript("location.hash.slice(1)")
         self._has_begun = True
         try:
-            self._write(trials.from_link(fragment) if fragment else gallery()[0].trial)
+            self._write(trials.from_link(fragment) if fragment else gallery()[0][1])
         except ValueError as error:
             ui.notify(str(error), type="negative")
-            self._write(gallery()[0].trial)
+            self._write(gallery()[0][1])
 
     def _head(self) -> None:
         with ui.row().classes("w-full items-center gap-3"):
             ui.label("cks-admission playground").classes("text-lg font-semibold")
-            self._fields["release"] = ui.select([each.name for each in RELEASES], label="Kubernetes").classes("w-28")
-            names = {index: example.name for index, example in enumerate(gallery())}
+            release = ui.select([release.name for release in RELEASES], label="Kubernetes").classes("w-28")
+            self._fields["release"] = release.on_value_change(self._changed)
+            names = {index: name for index, (name, _) in enumerate(gallery())}
             chosen = ui.select(names, label="Example", with_input=True, clearable=True).classes("min-w-0 basis-64 grow")
             chosen.on_value_change(
-                lambda event: self._write(gallery()[event.value].trial) if event.value is not None else None
+                lambda event: self._write(gallery()[event.value][1]) if event.value is not None else None
             )
             ui.button("Copy link", icon="link", on_click=self._copy).props("flat")
             ui.button("Save as suite", icon="save", on_click=self._save).props("flat")
@@ -190,13 +192,8 @@ class _Page:
                         self._editors[name] = editor
                 if request:
                     with ui.tab_panel("request"):
-                        self._request()
-
-    def _request(self) -> None:
-        labels = {"user": "User", "groups": "Groups", "namespace": "Namespace", "labels": "Labels of the Namespace"}
-        for name, label in labels.items():
-            self._fields[name] = ui.input(label, on_change=self._changed).classes("w-full")
-        self._fields["release"].on_value_change(self._changed)
+                        for name, label in _REQUEST.items():
+                            self._fields[name] = ui.input(label, on_change=self._changed).classes("w-full")
 
     def _answers(self) -> None:
         self._answered = ui.row().classes("w-full items-center gap-2")
@@ -223,8 +220,7 @@ class _Page:
                 self._map = ui.image().classes("w-full max-w-4xl bg-white").props("no-transition")
 
     def _trial(self) -> Trial:
-        written = {name: one.value or "" for name, one in (*self._editors.items(), *self._fields.items())}
-        return Trial(**written)
+        return Trial(**{name: one.value or "" for name, one in (self._editors | self._fields).items()})
 
     def _write(self, trial: Trial) -> None:
         for name, value in asdict(trial).items():
@@ -251,7 +247,11 @@ class _Page:
         else:
             answer = await _computed(lambda: trials.answer(trial), lambda why: Answer(lines=(f"No answer: {why}.",)))
         with self._client:
-            self._show_verdict(answer)
+            self._answered.classes(remove="stale")
+            self._verdict.text = answer.verdict
+            self._verdict.props(f"color={_COLOURS[answer.verdict]}")
+            self._lines.text = "\n".join(answer.lines)
+            self._mark(answer)
         answer = await _computed(lambda: trials.details(trial, answer), lambda _: answer)
         with self._client:
             self._show_details(answer)
@@ -265,13 +265,6 @@ class _Page:
                 source = base64.b64encode(picture.encode()).decode()
                 self._map.set_source(f"data:image/svg+xml;base64,{source}" if picture else "")
 
-    def _show_verdict(self, answer: Answer) -> None:
-        self._answered.classes(remove="stale")
-        self._verdict.text = answer.verdict
-        self._verdict.props(f"color={_COLOURS[answer.verdict]}")
-        self._lines.text = "\n".join(answer.lines)
-        self._mark(answer)
-
     def _mark(self, answer: Answer) -> None:
         for name, editor in self._editors.items():
             last = (editor.value or "").count("\n") + 1  # the text may be shorter by now
@@ -281,8 +274,8 @@ class _Page:
 
     def _show_details(self, answer: Answer) -> None:
         self._mark(answer)
-        other = [f"{name}: {text or 'the same'}" for name, text in answer.releases.items()]
-        self._releases.text = "   ".join(f"Kubernetes {text}" for text in other)
+        other = (f"Kubernetes {name}: {text or 'the same'}" for name, text in answer.releases.items())
+        self._releases.text = "   ".join(other)
         self._tree.props["nodes"] = [
             _node(
                 str(index), f"{row.path}, line {row.line}: {row.text}",

@@ -12,14 +12,14 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import unified_diff
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 import yaml
@@ -35,7 +35,6 @@ from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.cel.cases import encode
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explain import Branch, tree
-from policies.cel.program import Composition, Names
 from policies.cel.syntax.source import CompileError
 from policies.cel.values import type_of
 from policies.engine import patch
@@ -146,7 +145,20 @@ class Answer(Struct, frozen=True):
 def answer(trial: Trial) -> Answer:
     """The verdict on a trial, which comes first: its words, and what is marked where."""
     with _files(trial):
-        return _of_expression(trial) if trial.is_expression else _of_policy(trial)
+        if trial.is_expression:
+            return _of_expression(trial)
+        checked = _checked(trial, trial.release)
+    lines = tuple(_lines(checked))
+    if checked.exit_code > 1:
+        return Answer(lines=lines, marks=tuple(_marks("\n".join(lines))))
+    objects: list[dict[str, Any]] = json.loads(checked.stdout)
+    findings = (finding for obj in objects for finding in obj["findings"])
+    return Answer(
+        "admitted" if all(obj["allowed"] for obj in objects) else "refused",
+        lines,
+        tuple(Mark("object", one["line"], one["column"], one["level"], one["message"]) for one in findings),
+        tuple(objects[0]["patch"]),
+    )
 
 
 def details(trial: Trial, given: Answer) -> Answer:
@@ -154,10 +166,36 @@ def details(trial: Trial, given: Answer) -> Answer:
     if given.verdict == "unreadable" or trial.is_expression:
         return given
     with _files(trial):
-        rows, diff = _evaluated(trial, given.patch)
-        others = (release.name for release in RELEASES if release.name != trial.release)
-        differences = {release: _difference(given, _checked(trial, release)) for release in others}
-        return replace(given, marks=(*given.marks, *_lint(trial)), rows=tuple(rows), diff=diff, releases=differences)
+        # The change of the first object, and the expressions of the policies that match it as it is and as it will be.
+        files = _policies(trial)
+        known = judging.schemas((), files, files.release)
+        (obj, *_), olds = (
+            [judging.as_received(one.object, known) for one in manifest.read([name])]
+            for name in ("object.yaml", "old.yaml")
+        )
+        changed = patch.apply(obj, given.patch) if given.patch else obj
+        before, after = (to_yaml(value).splitlines() if given.patch else [] for value in (obj, changed))
+        diff = "\n".join(unified_diff(before, after, "as received", "as admitted", lineterm=""))
+        who = UserInfo(trial.user, groups=(*trial.groups.split(), "system:authenticated"))
+        rows: list[Row] = []
+        for kind, value in (("MutatingAdmissionPolicy", obj), ("ValidatingAdmissionPolicy", changed)):
+            old = olds[0] if olds else None
+            request = manifest.request(value, old, user=who, namespace=trial.namespace)
+            rows += _rows(kind, request, files, trial)
+
+        marks = list(given.marks)
+        if trial.policy.strip():
+            done = _run("lint", "policy.yaml", "-o", "json", "--kubernetes", trial.release)
+            for finding in json.loads(done.stdout) if done.exit_code < 2 else ():
+                hint = f"\nhint: {finding['remedy']}" if finding["remedy"] else ""
+                words = f"{finding['code']} {finding['message']}{hint}"
+                marks.append(Mark("policy", finding["line"], finding["column"], "lint", words))
+
+        differences = {}
+        for release in (release.name for release in RELEASES if release.name != trial.release):
+            lines = tuple(_lines(_checked(trial, release)))
+            differences[release] = "" if lines == given.lines else "\n".join(lines)
+        return replace(given, marks=tuple(marks), rows=tuple(rows), diff=diff, releases=differences)
 
 
 def placement(trial: Trial, kubeconfig: str = "") -> tuple[tuple[str, ...], str]:
@@ -167,12 +205,8 @@ def placement(trial: Trial, kubeconfig: str = "") -> tuple[tuple[str, ...], str]
     """
     with _files(trial):
         where = ("--kubeconfig", kubeconfig) if kubeconfig else ("--nodes", "nodes.yaml")
-        runs = [
-            _run("topology", "explain", "-f", "object.yaml", *where),
-            _run("topology", "place", "-f", "object.yaml", *where),
-        ]
-        if kubeconfig:
-            runs.append(_run("topology", "queue", *where))
+        runs = [_run("topology", verb, "-f", "object.yaml", *where) for verb in ("explain", "place")]
+        runs += [_run("topology", "queue", *where)] if kubeconfig else []
         picture = _run("topology", "tree", "-o", "svg", *(where if kubeconfig else ("-f", "nodes.yaml")))
         lines = [line for run in runs for line in (run.stderr if run.exit_code > 1 else run.stdout).splitlines()]
         return tuple(dict.fromkeys(lines)), picture.stdout if picture.exit_code == 0 else ""
@@ -237,20 +271,6 @@ def _checked(trial: Trial, release: str) -> Result:
     return _run("check", "object.yaml", "-o", "json", *about, *old, *policy)
 
 
-def _of_policy(trial: Trial) -> Answer:
-    checked = _checked(trial, trial.release)
-    if checked.exit_code > 1:
-        return Answer(lines=tuple(_lines(checked)), marks=tuple(_marks("\n".join(_lines(checked)))))
-    objects: list[dict[str, Any]] = json.loads(checked.stdout)
-    findings = (finding for obj in objects for finding in obj["findings"])
-    return Answer(
-        "admitted" if all(obj["allowed"] for obj in objects) else "refused",
-        tuple(_lines(checked)),
-        tuple(Mark("object", one["line"], one["column"], one["level"], one["message"]) for one in findings),
-        tuple(objects[0]["patch"]),
-    )
-
-
 def _lines(checked: Result) -> Iterator[str]:
     """What a person at kubectl reads, or why a text cannot be read."""
     if checked.exit_code > 1:
@@ -266,11 +286,6 @@ def _lines(checked: Result) -> Iterator[str]:
     yield from (line for line in checked.stderr.splitlines() if not line.startswith((" ", "hint:", "policy.yaml:")))
 
 
-def _difference(here: Answer, there: Result) -> str:
-    lines = tuple(_lines(there))
-    return "" if lines == here.lines else "\n".join(lines)
-
-
 def _marks(text: str) -> Iterator[Mark]:
     """The lines of a command that name a place in one of the files; further lines belong to the one before."""
     for line in re.split(r"\n(?! |hint: )|\n(?=  expression:)", text.strip()):
@@ -278,16 +293,6 @@ def _marks(text: str) -> Iterator[Mark]:
             editor, number, column, words = place.groups()
             editor = editor.replace("expression", "policy")
             yield Mark(editor, int(number or 1), int(column or 1), "error", words)
-
-
-def _lint(trial: Trial) -> Iterator[Mark]:
-    if not trial.policy.strip():
-        return
-    done = _run("lint", "policy.yaml", "-o", "json", "--kubernetes", trial.release)
-    for finding in json.loads(done.stdout) if done.exit_code < 2 else ():
-        words = [f"{finding['code']} {finding['message']}", f"hint: {finding['remedy']}"]
-        text = "\n".join(words[: 2 if finding["remedy"] else 1])
-        yield Mark("policy", finding["line"], finding["column"], "lint", text)
 
 
 def _of_expression(trial: Trial) -> Answer:
@@ -303,27 +308,6 @@ def _of_expression(trial: Trial) -> Answer:
     value = to_json(said["value"], None) if "value" in said else f"failed: {said['error']}"
     row = Row("expression", trial.policy.strip(), 1, value, said.get("type", ""), said["cost"])
     return Answer("admitted" if done.exit_code == 0 else "refused", (value, *said.get("why", ())), rows=(row,))
-
-
-def _evaluated(trial: Trial, operations: Sequence[JsonObject]) -> tuple[list[Row], str]:
-    """The expressions of the policies that match the first object, as it is written and changed, and the change."""
-    files = _policies(trial)
-    known = judging.schemas((), files, files.release)
-    given, before = (
-        [judging.as_received(one.object, known) for one in manifest.read([name])]
-        for name in ("object.yaml", "old.yaml")
-    )
-    changed = patch.apply(given[0], operations) if operations else given[0]
-    lines = [to_yaml(value).splitlines() if operations else [] for value in (given[0], changed)]
-    diff = "\n".join(unified_diff(lines[0], lines[1], "as received", "as admitted", lineterm=""))
-    who = UserInfo(trial.user, groups=(*trial.groups.split(), "system:authenticated"))
-    old = before[0] if before else None
-    requests = {
-        kind: manifest.request(obj, old, user=who, namespace=trial.namespace)
-        for kind, obj in (("MutatingAdmissionPolicy", given[0]), ("ValidatingAdmissionPolicy", changed))
-    }
-    rows = [row for kind, request in requests.items() for row in _rows(kind, request, files, trial)]
-    return rows, diff
 
 
 def _rows(kind: str, request: AdmissionRequest, files: PolicyFiles, trial: Trial) -> Iterator[Row]:
@@ -346,56 +330,37 @@ def _of_subject(bound: BoundPolicy, bindings: Any, subject: Subject, about: str,
     for params in parameters_of(compiled, bindings, parameters, subject.request.namespace)[:1]:
         names = subject.inputs.names(params, namespace=True)
         head = f"{bound.policy.name}: {about}: " if about else f"{bound.policy.name}: "
-        variables = [
-            Unit(variable.expression, compiled.composition.programs[variable.name])
-            for variable in compiled.policy.variables
-        ]
-        for units, composition in (
-            ((*compiled.conditions, *variables, *compiled.validations), compiled.composition),
-            (tuple(unit for unit in compiled.messages if unit is not None), compiled.speaking),
-            (compiled.annotations, compiled.composition),
-            (compiled.mutations, compiled.patching),
-        ):
-            for unit in units:
-                yield _row(unit, composition, names, head)
-
-
-def _row(unit: Unit, composition: Composition, names: Names, head: str) -> Row:
-    expression, program = unit.expression, unit.program
-    path, place = head + expression.path.removesuffix(".expression"), expression.line
-    if isinstance(program, CompileError):
-        return Row(path, expression.text, place, f"does not compile: {program}", "", 0)
-    bound = composition.bind(names)
-    evaluation = program.evaluate(bound)
-    cost = evaluation.cost + bound["variables"].cost
-    if evaluation.error is not None:
-        value, kind = f"failed: {evaluation.error}", ""
-    else:
-        value, kind = to_json(encode(evaluation.value), None)[:_SHOWN], type_of(evaluation.value).name
-    is_true = evaluation.error is None and evaluation.value is True
-    parts = None if is_true else tree(program.source, composition, bound, limit=EXPRESSION_LIMIT)
-    return Row(path, expression.text, place, value, kind, cost, parts)
+        programs = compiled.composition.programs
+        variables = (Unit(one.expression, programs[one.name]) for one in compiled.policy.variables)
+        own = ((unit, compiled.composition) for unit in (*compiled.conditions, *variables, *compiled.validations))
+        messages = ((unit, compiled.speaking) for unit in compiled.messages if unit is not None)
+        others = ((unit, compiled.composition) for unit in compiled.annotations)
+        for unit, composition in (*own, *messages, *others, *((one, compiled.patching) for one in compiled.mutations)):
+            expression, program = unit.expression, unit.program
+            place = head + expression.path.removesuffix(".expression"), expression.text, expression.line
+            if isinstance(program, CompileError):
+                yield Row(*place, f"does not compile: {program}", "", 0)
+                continue
+            known = composition.bind(names)
+            evaluation = program.evaluate(known)
+            cost = evaluation.cost + known["variables"].cost
+            value, kind = f"failed: {evaluation.error}", ""
+            if evaluation.error is None:
+                value, kind = to_json(encode(evaluation.value), None)[:_SHOWN], type_of(evaluation.value).name
+            is_true = evaluation.error is None and evaluation.value is True
+            parts = None if is_true else tree(program.source, composition, known, limit=EXPRESSION_LIMIT)
+            yield Row(*place, value, kind, cost, parts)
 
 
 _OWN = Path(__file__).with_name("gallery.yaml")
 _PACKS = Path(suites.__file__).parent / "packs"
 
 
-class Example(NamedTuple):
-    """A trial with its name."""
-
-    name: str
-    trial: Trial
-
-
 @cache
-def gallery() -> tuple[Example, ...]:
-    """All examples, the beginnings first."""
+def gallery() -> tuple[tuple[str, Trial], ...]:
+    """All examples with their names, the beginnings first."""
     own = yaml.safe_load(_OWN.read_text(encoding="utf-8"))
-    return (*(Example(name, Trial(**texts)) for name, texts in own.items()), *_packs())
-
-
-def _packs() -> Iterator[Example]:
+    examples = [(name, Trial(**texts)) for name, texts in own.items()]
     for file in sorted(_PACKS.rglob("suite.yaml")):
         suite = suites.read(yaml.safe_load(file.read_text(encoding="utf-8")))
         policy = "---\n".join((file.parent / name).read_text(encoding="utf-8") for name in suite.policies)
@@ -404,4 +369,5 @@ def _packs() -> Iterator[Example]:
             user, namespace = case.user, case.namespace
             labels = " ".join(f"{key}={value}" for key, value in namespace.labels.items())
             about = Trial(policy, obj, old, "", user.name, " ".join(user.groups), namespace.name, labels)
-            yield Example(f"{suite.name}: {case.name}", about)
+            examples.append((f"{suite.name}: {case.name}", about))
+    return tuple(examples)

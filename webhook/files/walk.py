@@ -46,44 +46,27 @@ class Pattern(NamedTuple):
     excludes: bool
     folders: bool
 
-    def matches(self, path: Path, *, folder: bool) -> bool:
-        """Whether the pattern is about a path."""
-        if (self.folders and not folder) or not path.is_relative_to(self.base):
-            return False
-        return self.expression.fullmatch(path.relative_to(self.base).as_posix()) is not None
 
-
-def ignore_pattern(text: str, base: Path) -> Pattern | None:
-    """The pattern on a line; None for a blank line or a comment.
+def _patterns_of(lines: Iterable[str], base: Path) -> list[Pattern]:
+    """The patterns on lines, without blank lines and comments.
 
     One with a slash before its end is relative to the base; any other one is about names in all folders below.
     """
-    line = text.strip()
-    if not line or line.startswith("#"):
-        return None
-    excludes, name = not line.startswith("!"), line.removeprefix("!")
-    anywhere = "" if "/" in name.rstrip("/") else "(?:.*/)?"
-    tokens = _TOKEN.findall(name.strip("/"))
-    expression = anywhere + "".join(_MEANING.get(token) or re.escape(token) for token in tokens)
-    return Pattern(base, re.compile(expression), excludes, name.endswith("/"))
+    patterns = []
+    for line in map(str.strip, lines):
+        if line and not line.startswith("#"):
+            name = line.removeprefix("!")
+            anywhere = "" if "/" in name.rstrip("/") else "(?:.*/)?"
+            tokens = _TOKEN.findall(name.strip("/"))
+            expression = anywhere + "".join(_MEANING.get(token) or re.escape(token) for token in tokens)
+            patterns.append(Pattern(base, re.compile(expression), not line.startswith("!"), name.endswith("/")))
+    return patterns
 
 
-def of_folder(folder: Path) -> list[Pattern]:
+def _of_folder(folder: Path) -> list[Pattern]:
     """The patterns in the .cksignore of a folder, if there is one. Raises OSError, UnicodeDecodeError."""
     file = folder / IGNORE_FILE
-    if not file.is_file():
-        return []
-    lines = yamlfile.content(file).decode().splitlines()
-    return [made for line in lines if (made := ignore_pattern(line, folder)) is not None]
-
-
-def excluded(path: Path, patterns: Iterable[Pattern], *, folder: bool) -> bool:
-    """Whether a path is left out."""
-    verdict = False
-    for pattern in patterns:
-        if pattern.matches(path, folder=folder):
-            verdict = pattern.excludes
-    return verdict
+    return _patterns_of(yamlfile.content(file).decode().splitlines(), folder) if file.is_file() else []
 
 
 OTHERS = (
@@ -106,8 +89,7 @@ def walk(paths: Iterable[str], patterns: Iterable[str] = ()) -> Walk:
 
     In a folder, what begins with a dot, what a pattern or a .cksignore excludes and what holds no objects is left out.
     """
-    here = Path.cwd()
-    given = [made for text in patterns if (made := ignore_pattern(text, here)) is not None]
+    given = _patterns_of(patterns, Path.cwd())
     steps = [_folder(path, given) if path != "-" and Path(path).is_dir() else Walk((path,)) for path in paths]
     return Walk(*(tuple(dict.fromkeys(item for step in steps for item in step[field])) for field in range(3)))
 
@@ -121,13 +103,13 @@ def _folder(root: str, given: list[Pattern]) -> Walk:
     try:
         above, here = list(given), Path.cwd()  # the patterns of the current folder, if the root lies below it
         if Path(root).absolute() != here and Path(root).absolute().is_relative_to(here):
-            above += of_folder(here)
+            above += _of_folder(here)
     except (OSError, UnicodeDecodeError) as error:
         return Walk((), (), (f"{IGNORE_FILE}: cannot be read: {error}",))
     for walked, below, names in os.walk(root, onerror=lambda e: problems.append(f"{e.filename}: {e.strerror}")):
         folder = Path(walked)
         try:
-            known[folder] = [*known.get(folder.parent, above), *of_folder(folder.absolute())]
+            known[folder] = [*known.get(folder.parent, above), *_of_folder(folder.absolute())]
         except (OSError, UnicodeDecodeError) as error:
             problems.append(f"{folder / IGNORE_FILE}: cannot be read: {error}")
             known[folder] = above
@@ -167,9 +149,12 @@ def _patches(kustomization: Path) -> list[Path]:
 
 
 def _kept(folder: Path, names: Iterable[str], patterns: list[Pattern], *, folders: bool) -> list[str]:
-    place = folder.absolute()
-    return [
-        name
-        for name in sorted(names)
-        if not name.startswith(".") and not excluded(place / name, patterns, folder=folders)
-    ]
+    """The names in a folder, sorted, that do not begin with a dot and that the last pattern about them includes."""
+    kept = []
+    for name in sorted(names):
+        path = folder.absolute() / name
+        inside = (one for one in patterns if path.is_relative_to(one.base) and (folders or not one.folders))
+        about = [one for one in inside if one.expression.fullmatch(path.relative_to(one.base).as_posix())]
+        if not name.startswith(".") and not (about and about[-1].excludes):
+            kept.append(name)
+    return kept

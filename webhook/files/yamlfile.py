@@ -94,13 +94,13 @@ class Part(NamedTuple):
 class YamlDocument:
     """One document: its value, and `node` with the places of its parts.
 
-    first: the line on which it begins. make: makes the node.
+    first: the line on which it begins. source: the root of the nodes, or what makes it.
     """
 
     part: Part
     value: Any
     first: int
-    make: Callable[[], yaml.Node]
+    source: yaml.Node | Callable[[], yaml.Node]
 
     @property
     def name(self) -> str:
@@ -110,7 +110,7 @@ class YamlDocument:
     @cached_property
     def node(self) -> yaml.Node:
         """The root of the nodes."""
-        return self.make()
+        return self.source if isinstance(self.source, yaml.Node) else self.source()
 
     def parts(self) -> Iterator[tuple[tuple[str | int, ...], Any]]:
         """The document, or the items of a List such as `kubectl get` prints, each with its path."""
@@ -130,7 +130,7 @@ class YamlDocument:
         return self.part.place((key or node).start_mark)
 
 
-def child(node: yaml.Node, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
+def child(node: yaml.Node | None, step: str | int) -> tuple[yaml.Node | None, yaml.Node | None]:
     """The key node (in a map) and the value node one step below a node; None if they do not exist."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
@@ -317,7 +317,7 @@ def _yaml_documents(part: Part) -> list[YamlDocument]:
                 _refuse_duplicates(part, node)
                 value = loader.construct_document(node)
             if value is not None:
-                documents.append(YamlDocument(part, value, part.place(node.start_mark)[0], lambda node=node: node))
+                documents.append(YamlDocument(part, value, part.place(node.start_mark)[0], node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = part.where(mark) if mark else part.name

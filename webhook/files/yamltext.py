@@ -128,32 +128,22 @@ def without(text: str, path: Sequence[str], prefix: str) -> str:
     """
     while True:
         (document,) = yamlfile.load("<document>", text)
-        place = _first(document.node, path, prefix)
-        if place is None:
+        above: tuple[Any, int] | None = None
+        node = document.node
+        for step in path:
+            keys = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+            if step not in keys:
+                return text
+            index = keys.index(step)
+            above, node = (node, index), node.value[index][1]
+        keys = [str(key.value) for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        indexes = [index for index, key in enumerate(keys) if key.startswith(prefix)]
+        if not indexes:
             return text
-        text = _cut(text, *place)
+        text = _cut(text, *(above if above is not None and len(indexes) == len(keys) else (node, indexes[0])))
 
 
-def _first(root: yaml.Node, path: Sequence[str], prefix: str) -> tuple[yaml.MappingNode, int] | None:
-    """The map and the index of the first entry to remove; None if there is none."""
-    above: tuple[yaml.MappingNode, int] | None = None
-    node: yaml.Node | None = root
-    for step in path:
-        if not isinstance(node, yaml.MappingNode):
-            return None
-        index = next((index for index, (key, _) in enumerate(node.value) if key.value == step), None)
-        if index is None:
-            return None
-        above, node = (node, index), node.value[index][1]
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    indexes = [index for index, (key, _) in enumerate(node.value) if str(key.value).startswith(prefix)]
-    if not indexes:
-        return None
-    return above if above is not None and len(indexes) == len(node.value) else (node, indexes[0])
-
-
-def _cut(text: str, parent: yaml.MappingNode, index: int) -> str:
+def _cut(text: str, parent: Any, index: int) -> str:
     """The text without one entry of a map: without its lines or, in braces, without the text between commas."""
     lines = text.splitlines(keepends=True)
     key, value = parent.value[index]
@@ -200,12 +190,8 @@ class Formatting(NamedTuple):
     errors: tuple[str, ...] = ()
 
 
-class _Edit(NamedTuple):
-    """The text between two offsets of a file is replaced."""
-
-    start: int
-    end: int
-    text: str
+_Edit = tuple[int, int, str]
+"""Two offsets of a file, and the text that replaces what is between them."""
 
 
 def format_file(name: str, text: str) -> Formatting:
@@ -223,8 +209,8 @@ def format_file(name: str, text: str) -> Formatting:
     if errors or not edits:
         return Formatting(text, tuple(kept), tuple(errors))
     result = text
-    for edit in sorted(edits, reverse=True):
-        result = result[: edit.start] + edit.text + result[edit.end :]
+    for start, end, words in sorted(edits, reverse=True):
+        result = result[:start] + words + result[end:]
     if _values(name, text) != _values(name, result):
         raise FileError(f"{name}: its expressions cannot be written otherwise without changing other things in it")
     return Formatting(result, tuple(kept))
@@ -259,7 +245,7 @@ class _Scalar:
             scalar = self._in_quotes(line)
             width = self._start - self._line_start + len(scalar)
             if self._flows or width <= WIDTH or "\n" not in broken:
-                return None if line == value else _Edit(self._start, self._end, scalar)
+                return None if line == value else (self._start, self._end, scalar)
         return None if broken == value else self._as_block(broken)
 
     def _in_quotes(self, text: str) -> str:
@@ -279,10 +265,10 @@ class _Scalar:
         lines = "".join(f"{' ' * self._indent}{line}{self._end_of_line}" for line in text.split("\n"))
         if not self._is_block:
             rest = self._text[self._end :].split("\n", 1)[0].rstrip("\r")
-            return _Edit(self._start, self._line_after(self._end), f"|-{rest}{self._end_of_line}{lines}")
+            return self._start, self._line_after(self._end), f"|-{rest}{self._end_of_line}{lines}"
         header = self._text[self._start + 1 : self._line_after(self._start)]
         last = self._start + len(self._text[self._start : self._end].rstrip())
-        return _Edit(self._start, self._line_after(last), f"|{header}{lines}")
+        return self._start, self._line_after(last), f"|{header}{lines}"
 
     def _line_after(self, offset: int) -> int:
         at = self._text.find("\n", offset)
@@ -293,10 +279,16 @@ def _scalars(name: str, text: str) -> Iterator[_Scalar]:
     """The expressions of a file. An alias stands for one that is written elsewhere."""
     places = set()
     for document in yamlfile.load(name, text):
-        for at, part in document.parts():
-            for path in _paths(part):
-                scalar = _scalar(name, text, document.node, (*at, *path))
-                if scalar is not None and scalar.place not in places:
+        for path in ((*at, *path) for at, part in document.parts() for path in _paths(part)):
+            key: yaml.Node | None = None
+            node: yaml.Node | None = document.node
+            flows = False
+            for step in path:
+                flows = flows or bool(getattr(node, "flow_style", False))
+                key, node = yamlfile.child(node, step)
+            if key is not None and isinstance(node, yaml.ScalarNode) and node.value.strip():
+                scalar = _Scalar(name, text, node, int(key.start_mark.column), flows=flows)
+                if scalar.place not in places:
                     places.add(scalar.place)
                     yield scalar
 
@@ -314,32 +306,13 @@ def _paths(value: Any) -> Iterator[_Path]:
                 yield "spec", field, index, *path
 
 
-def _scalar(name: str, text: str, root: yaml.Node, path: _Path) -> _Scalar | None:
-    key: yaml.Node | None = None
-    node: yaml.Node | None = root
-    flows = False
-    for step in path:
-        if node is None:
-            return None
-        flows = flows or bool(getattr(node, "flow_style", False))
-        key, node = yamlfile.child(node, step)
-    if key is None or not isinstance(node, yaml.ScalarNode) or not node.value.strip():
-        return None
-    return _Scalar(name, text, node, int(key.start_mark.column), flows=flows)
-
-
 def _values(name: str, text: str) -> list[Any]:
     """What a file holds besides its expressions."""
     documents = yamlfile.load(name, text)
-    for document in documents:
-        for _, part in document.parts():
-            for path in _paths(part):
-                _clear(part, path)
+    for part, path in ((part, path) for one in documents for _, part in one.parts() for path in _paths(part)):
+        value: Any = part
+        for step in path[:-1]:
+            value = value[step] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, dict) and isinstance(value.get(path[-1]), str):
+            value[path[-1]] = ""
     return [document.value for document in documents]
-
-
-def _clear(value: Any, path: Sequence[Any]) -> None:
-    for step in path[:-1]:
-        value = value[step] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
-    if isinstance(value, dict) and isinstance(value.get(path[-1]), str):
-        value[path[-1]] = ""

@@ -20,7 +20,7 @@ from cks_admission import (
     lint,
     read,
 )
-from cks_admission.inputs import Documents
+from cks_admission.library import Documents
 
 Json = dict[str, Any]
 GROUP = "admissionregistration.k8s.io/v1"

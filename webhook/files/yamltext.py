@@ -179,7 +179,7 @@ _EXPRESSIONS: dict[str, tuple[tuple[str, ...], ...]] = {
     "auditAnnotations": (("valueExpression",),),
     "mutations": (("applyConfiguration", "expression"), ("jsonPatch", "expression")),
 }
-_Path = tuple[str | int, ...]
+_Path = tuple[Any, ...]
 
 
 class Formatting(NamedTuple):
@@ -309,10 +309,11 @@ def _paths(value: Any) -> Iterator[_Path]:
 def _values(name: str, text: str) -> list[Any]:
     """What a file holds besides its expressions."""
     documents = yamlfile.load(name, text)
-    for part, path in ((part, path) for one in documents for _, part in one.parts() for path in _paths(part)):
-        value: Any = part
-        for step in path[:-1]:
-            value = value[step] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
-        if isinstance(value, dict) and isinstance(value.get(path[-1]), str):
-            value[path[-1]] = ""
+    for part in (part for document in documents for _, part in document.parts()):
+        for *above, last in _paths(part):
+            value: Any = part
+            for step in above:
+                value = value[step] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
+            if isinstance(value, dict) and isinstance(value.get(last), str):
+                value[last] = ""
     return [document.value for document in documents]

@@ -1,15 +1,21 @@
-"""Exceptions from rules: data that lets some requests pass, for a while and for a reason."""
+"""The rules in force and the exceptions from them: their order, their names, and which requests they are about."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from datetime import date
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import TODAY, pod, request, resource
+from msgspec.structs import replace
+from support.builders import TODAY, Json, deployment, pod, request, resource
 from support.tables import rows
 
-from policies.engine.match import LabelSelector, SelectorRequirement
-from policies.engine.rule import PolicyException, longest
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.rule import MEMORY, Action, Hook, Phase, PolicyException, Rule, RuleSet, longest
+from policies.engine.safety import Safety
 
 _ALWAYS = {"name": "moving", "rules": ("labels",), "reason": "migration", "until": TODAY}
 _DEPLOYMENT = request(resource("apps/v1", "Deployment", name="web-1"), namespace="team-a", user="carol")
@@ -77,3 +83,92 @@ def test_one_exception_that_holds_is_enough(exceptions: list[PolicyException], o
     about = [exception for exception in exceptions if exception.concerns("labels", _POD)]
     assert (found in about) if about else found is None
     assert (found is not None and found.holds(TODAY)) is any(exception.holds(TODAY) for exception in about)
+
+
+_PODS = ResourceRule(("CREATE",), ("",), ("pods",))
+_DEPLOYMENTS = ResourceRule(("CREATE", "UPDATE"), ("apps",), ("deployments",))
+
+
+def _hook(phase: Phase, group: str, *resources: ResourceRule) -> Hook:
+    return Hook(phase, group, resources, "Ignore")
+
+
+def _rule(name: str, *hooks: Hook, action: Action = "deny", reads: Iterable[str] = ()) -> Rule:
+    return Rule(name, hooks, action, frozenset(reads))
+
+
+_BOTH = _rule("both", _hook("validate", "a", _PODS), _hook("validate", "b", _DEPLOYMENTS), _hook("mutate", "a", _PODS))
+_FIRST = _rule("first", _hook("validate", "b", _DEPLOYMENTS, _PODS), reads=["metadata"])
+_OFF = _rule("off", _hook("validate", "a", _PODS), _hook("mutate", "c", _PODS), action="off", reads=["data"])
+
+
+def test_selecting() -> None:
+    """The rules with a hook for phase, group and resource are selected in order, each once, and again the same."""
+    rules = RuleSet([_FIRST, _OFF, _BOTH])
+    selected: dict[tuple[Phase, str | None], tuple[list[Rule], list[Rule]]] = {
+        ("validate", None): ([_FIRST, _BOTH], [_FIRST, _BOTH]),
+        ("validate", "a"): ([_BOTH], []),
+        ("validate", "b"): ([_FIRST], [_FIRST, _BOTH]),
+        ("mutate", None): ([_BOTH], []),
+        ("mutate", "b"): ([], []),
+        ("validate", "x"): ([], []),
+    }
+    for (phase, group), expected in [*selected.items(), *selected.items()]:
+        assert tuple(list(rules.select(phase, request(obj), group)) for obj in (pod(), deployment())) == expected
+
+
+def test_what_was_selected_before_is_not_mixed_up() -> None:
+    """Requests that differ in one part only, the group of hooks and the operation among them, are told apart."""
+    rules = RuleSet([_BOTH])
+    asked = [
+        request(pod()),
+        request(pod(), old=pod()),
+        request(pod(), sub_resource="status"),
+        request(pod(), resource="podtemplates"),
+        request({**pod(), "apiVersion": "example.org/v1"}),
+        request(deployment()),
+    ]
+
+    found = [[rule.name for rule in rules.select("validate", each)] for each in asked]
+
+    assert found == [["both"], [], [], [], [], ["both"]]
+
+
+def test_more_requests_than_are_remembered() -> None:
+    """A cluster with very many resources gets the right rules for each of them, seen before or not."""
+    rules = RuleSet([_rule("things", _hook("validate", "a", ResourceRule(("*",), ("",), ("things",))))])
+    others = [request(pod(), resource=f"others{number}") for number in range(MEMORY + 10)]
+    things = request(pod(), resource="things")
+
+    assert [each for each in others if rules.select("validate", each)] == []
+    assert [rule.name for rule in rules.select("validate", things)] == ["things"]
+
+
+def test_what_the_rules_read_and_where_they_are_asked() -> None:
+    """Fields and groups are those of the rules in force; a rule that is off counts for nothing."""
+    rules = RuleSet([_FIRST, _OFF, _BOTH])
+
+    assert (rules.groups("validate"), rules.groups("mutate")) == (frozenset({"a", "b"}), frozenset({"a"}))
+    assert (rules.reads("validate", None), rules.reads("mutate", "a")) == (frozenset({"metadata"}), frozenset())
+    assert (RuleSet([]).reads("validate", None), RuleSet([]).groups("mutate")) == (frozenset(), frozenset())
+
+
+def test_what_is_spared() -> None:
+    """Of what is spared only rules run with a hook that is everywhere and matches; of all else, all that match."""
+    everywhere = replace(_hook("validate", "b", _PODS), everywhere=True)
+    guard = _rule("guard", everywhere)
+    mixed = _rule("mixed", _hook("validate", "a", _PODS, _DEPLOYMENTS), everywhere)
+    rules = RuleSet([_BOTH, guard, mixed], safety=Safety("kube-system"))
+
+    def found(obj: Json, namespace: str, group: str | None = None) -> list[str]:
+        return [rule.name for rule in rules.turn("validate", request(obj, namespace=namespace), group).rules]
+
+    spared = [found(pod(), "kube-system", group) for group in (None, "a", "b")]
+    assert found(pod(), "team") == ["both", "guard", "mixed"]
+    assert (spared, found(deployment(), "kube-system")) == ([["guard", "mixed"], [], ["guard", "mixed"]], [])
+
+
+def test_two_rules_of_one_name() -> None:
+    """Names are unique, since exceptions and decisions go by them."""
+    with pytest.raises(ValueError, match=r"^two rules are called 'first'; names must be unique$"):
+        RuleSet([_FIRST, _BOTH, _rule("first")])

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+from support.builders import Json
 from support.policies.admissionpolicies import binding, inputs, mutating, parameters
 
+from policies.admissionpolicy import schema
+from policies.admissionpolicy.builtin.defaults import received
 from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
 from policies.admissionpolicy.evaluation.validator import Result
 from policies.admissionpolicy.model import Expression, NamedExpression
+from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.mutation import dispatcher as engine
-from policies.admissionpolicy.mutation.dispatcher import Mutated
-from policies.admissionpolicy.schema import built_in
-from policies.engine.request import GroupVersionKind
+from policies.admissionpolicy.mutation.dispatcher import (
+    DisagreementError,
+    InternalError,
+    Mutated,
+    MutationError,
+    OperationError,
+    apply_configuration,
+    apply_json_patch,
+)
+from policies.admissionpolicy.schema import Schema, built_in
+from policies.cel.library import quantity
+from policies.cel.patchtypes import JSONPatch, ObjectValue
+from policies.cel.types import STRING
+from policies.cel.values import ABSENT, NONE, Optional, Uint, Value
+from policies.engine.request import GroupVersionKind, JsonObject
 
 SCHEMA = built_in(GroupVersionKind("", "v1", "ConfigMap"))
 BINDING = binding(kind="MutatingAdmissionPolicyBinding")
@@ -69,3 +89,280 @@ def test_what_does_not_compile_fails_by_its_own_words() -> None:
     """Without the `compilation error:` of a validating policy."""
     mutated = applied(mutating("Object{metadata: object.metadata}", "1 + 1"))
     assert [each.message for each in mutated.result.findings] == ["must evaluate to Object but got int"]
+
+
+_DOCUMENT: dict[str, Any] = {"map": {"a": 1, "none": None, "a/b": 2, "empty": {}}, "list": [1, 2, 3], "text": "x"}
+_CASES = yaml.safe_load(Path(__file__).with_name("jsonpatch.yaml").read_text(encoding="utf-8"))
+
+
+def _operation(case: Json) -> JSONPatch:
+    return JSONPatch(case["op"], case["path"], case.get("from", ""), case.get("value", ABSENT))
+
+
+def _id(case: Json) -> str:
+    return str(case.get("name", list(case.values())))
+
+
+@pytest.mark.parametrize("case", _CASES["applied"], ids=_id)
+def test_operations(case: Json) -> None:
+    """An operation does what it does in the API server, and the document is not changed."""
+    before = deepcopy(_DOCUMENT)
+
+    result = dispatcher.apply(_DOCUMENT, [_operation(case)])
+
+    assert result == case.get("result", _DOCUMENT | case.get("changes", {}))
+    assert before == _DOCUMENT
+
+
+@pytest.mark.parametrize("case", _CASES["failed"], ids=_id)
+def test_failed_tests(case: Json) -> None:
+    """A test that does not agree is told from an operation that does not apply."""
+    with pytest.raises(DisagreementError) as caught:
+        dispatcher.apply(_DOCUMENT, [_operation(case)])
+
+    assert str(caught.value) == f"testing value {case['path']} failed: test failed"
+
+
+@pytest.mark.parametrize("case", _CASES["refused"], ids=_id)
+def test_operations_that_do_not_apply(case: Json) -> None:
+    """An operation that does not apply is refused, with the reason."""
+    with pytest.raises(OperationError) as caught:
+        dispatcher.apply(_DOCUMENT, [_operation(case)])
+
+    assert (type(caught.value), str(caught.value)) == (OperationError, case["text"])
+
+
+def test_each_operation_sees_the_last_result() -> None:
+    """Operations are applied one after the other; containers that none reaches are shared."""
+    operations = [
+        JSONPatch("add", "/new", value={}),
+        JSONPatch("add", "/new/a", value=1),
+        JSONPatch("move", "/map/b", "/new/a"),
+    ]
+
+    result = dispatcher.apply(_DOCUMENT, operations)
+
+    assert result == _DOCUMENT | {"new": {}, "map": {**_DOCUMENT["map"], "b": 1}}
+    assert result["list"] is _DOCUMENT["list"]
+
+
+def test_copies_are_limited() -> None:
+    """All copies together add no more than the API server allows."""
+    document = {"big": "x" * (dispatcher.MAX_COPIED_BYTES // 2)}
+    copies = [JSONPatch("copy", f"/{name}", "/big") for name in ("a", "b")]
+
+    assert len(dispatcher.apply(document, copies[:1])) == 2
+    with pytest.raises(OperationError) as caught:
+        dispatcher.apply(document, copies)
+    size = 2 * (dispatcher.MAX_COPIED_BYTES // 2 + 2)
+    assert str(caught.value) == f"copy /b from /big: the patch copies {size} bytes, and may copy 3145728"
+
+
+_WIDGET = schema.unknown(GroupVersionKind("example.test", "v1", "Widget"))
+
+
+def _schema(group: str, kind: str) -> Schema:
+    found = schema.built_in(GroupVersionKind(group, "v1", kind))
+    assert found is not None
+    return found
+
+
+_PODS = _schema("", "Pod")
+_POD: JsonObject = received(
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "main", "labels": {"app": "main"}},
+        "spec": {
+            "restartPolicy": "Always",
+            "containers": [
+                {"name": "a", "image": "a:1", "command": ["x"]},
+                {"name": "b", "image": "b:1", "resources": {"limits": {"cpu": "1"}}},
+            ],
+        },
+    },
+    _PODS,
+)
+
+
+def _object(path: str = "", /, **fields: Value) -> ObjectValue:
+    return ObjectValue(f"Object{path}", fields)
+
+
+def _spec(**fields: Value) -> ObjectValue:
+    return _object(spec=_object(".spec", **fields))
+
+
+def _container(**fields: Value) -> ObjectValue:
+    return _object(".spec.containers", **fields)
+
+
+def _with(**changes: Any) -> JsonObject:
+    """The Pod with other values at `a__b` paths."""
+    whole = deepcopy(_POD)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = whole
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return whole
+
+
+_FIRST, _SECOND = _POD["spec"]["containers"]
+_MISNAMED = 'unexpected type name "{}", expected "{}", which matches field name path from root Object type'
+
+
+def test_maps_of_the_inputs_are_json_already() -> None:
+    """A map of the request may stand in a list, and null in it is null; one that CEL made may not."""
+    params = {"labels": {"a": None}, "container": {"name": "c", "image": "c:1"}}
+    value = _object(
+        metadata=_object(".metadata", labels=params["labels"]), spec=_object(".spec", containers=[params["container"]])
+    )
+    result = received(
+        _with(
+            metadata__labels={"app": "main", "a": ""}, spec__containers=[_FIRST, _SECOND, {"name": "c", "image": "c:1"}]
+        ),
+        _PODS,
+    )
+
+    assert apply_configuration(_POD, value, _PODS, [params]) == result
+    assert apply_configuration(_POD, value, _PODS) == result  # inputs not known
+    with pytest.raises(MutationError):
+        apply_configuration(_POD, value, _PODS, ())
+
+
+def test_only_changed_paths_are_copied() -> None:
+    """What a mutation leaves alone is shared with the object."""
+    result = apply_configuration(_POD, _spec(containers=[_container(name="b", image="x")]), _PODS, ())
+
+    assert result["metadata"] is _POD["metadata"]
+    assert result["spec"]["containers"][0] is _FIRST
+
+
+def test_custom_resource_without_a_schema() -> None:
+    """Of a kind without a schema maps merge, lists in them are replaced, and null is a value."""
+    obj = {"apiVersion": "example.test/v1", "kind": "Widget", "spec": {"a": 1, "list": [1, 2], "map": {"x": 1}}}
+    inner = _object(".spec.map", y=2, z=Optional(3))
+
+    result = apply_configuration(obj, _spec(a=NONE, list=[3], map=inner), _WIDGET, ())
+
+    assert result == {**obj, "spec": {"a": None, "list": [3], "map": {"x": 1, "y": 2, "z": 3}}}
+
+
+def _patch(op: str, path: str, value: Value = ..., from_: str = "") -> JSONPatch:
+    return JSONPatch(op, path, from_) if value is ... else JSONPatch(op, path, from_, value)
+
+
+_ADD = _patch("add", "/metadata/labels/x", "y")
+
+
+_NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+_OBJECT_WITH = _object(".spec.securityContext", x=None)
+
+
+@pytest.mark.parametrize(
+    ("patch", "text"),
+    [
+        (
+            _patch("remove", "/spec/none"),
+            "JSON Patch: remove /spec/none: there is no none",
+        ),
+        (_patch("set", "/spec/none"), "JSON Patch: set /spec/none: there is no such operation"),
+        (
+            _patch("add", "/x", quantity.parse("1")),
+            _NO_JSON + ": type conversion error from 'Quantity' to '*structpb.Value'",
+        ),
+        (_patch("add", "/x", [NONE]), f"{_NO_JSON}: optional.none() dereference"),
+        (_patch("add", "/x", STRING), f"{_NO_JSON}: type conversion not supported for 'type'"),
+        (_patch("add", "/x", _ADD), f"{_NO_JSON}: cannot convert to native type: *structpb.Value"),
+        (_patch("add", "/x", {1: "a"}), f"{_NO_JSON}: unsupported type conversion from 'int' to string"),
+        (_patch("add", "/x", {Uint(1): "a"}), f"{_NO_JSON}: unsupported type conversion from 'uint' to string"),
+        (_patch("add", "/x", {True: "a"}), f"{_NO_JSON}: unsupported type conversion from 'bool' to string"),
+        (
+            _patch("add", "/x", float("nan")),
+            f"{_NO_JSON}: json: error calling MarshalJSON for type *structpb.Value: proto: invalid number",
+        ),
+        (_patch("add", "/x", _OBJECT_WITH), f"{_NO_JSON}: proto: invalid type: null_type"),
+        (
+            _patch("add", "/x", _object(".a", b=_object(".c"))),
+            "type mismatch: " + _MISNAMED.format("Object.c", "Object.a.b"),
+        ),
+    ],
+)
+def test_refused_patches(patch: JSONPatch, text: str) -> None:
+    """An operation that does not apply, or a value that is no JSON, fails the mutation."""
+    with pytest.raises(MutationError) as caught:
+        apply_json_patch(_POD, [patch], _PODS)
+
+    assert str(caught.value) == text
+    assert not isinstance(caught.value, InternalError)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [("YWI=", None), ("YQ==", None), ("", None), ("YW\nI=", None), ("!", 0), ("YW!=", 2), ("YWI", 3)],
+)
+def test_bytes_are_base64(data: str, place: int | None) -> None:
+    """Binary data that is no base64 is refused, with the place where it is not."""
+    obj = {"apiVersion": "v1", "kind": "ConfigMap"}
+    value = _object(binaryData={"a": data})
+    maps = _schema("", "ConfigMap")
+
+    if place is None:
+        text = data.replace("\n", "")
+        assert apply_configuration(obj, value, maps) == {**obj, "metadata": {}, "binaryData": {"a": text}}
+        return
+    with pytest.raises(MutationError) as caught:
+        apply_configuration(obj, value, maps)
+    assert str(caught.value) == (
+        "unable to convert unstructured object to /v1, Kind=ConfigMap: "
+        f"error decoding from json: illegal base64 data at input byte {place}"
+    )
+
+
+def test_fields_that_the_object_had_are_not_asked_about() -> None:
+    """An object of a later version keeps fields that the table does not know, also beside changed ones."""
+    obj = _with(spec__later=1, spec__containers=[{**_FIRST, "later": {"a": 1}}, _SECOND])
+
+    result = apply_json_patch(obj, [_patch("replace", "/spec/containers/0/image", "x")], _PODS)
+
+    assert result == _with(spec__later=1, spec__containers=[{**_FIRST, "later": {"a": 1}, "image": "x"}, _SECOND])
+
+
+def test_custom_resources_are_not_decoded_strictly() -> None:
+    """A custom resource is taken as it is patched: its schema is asked afterwards, by the API server."""
+    obj = {"apiVersion": "example.test/v1", "kind": "Widget"}
+
+    assert apply_json_patch(obj, [_patch("add", "/spec", {"a": None})], _WIDGET) == {**obj, "spec": {"a": None}}
+
+
+def test_values_that_are_too_deep() -> None:
+    """A value that is nested deeper than Python can follow fails the mutation, and nothing else."""
+    deep: JsonObject = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    obj = {"apiVersion": "example.test/v1", "kind": "Widget", "spec": {"a": 1}}
+
+    with pytest.raises(MutationError) as merged:
+        apply_configuration(obj, _object(spec=deep), _WIDGET)
+    with pytest.raises(MutationError) as patched:
+        apply_json_patch(obj, [_patch("add", "/spec", deep)], _WIDGET)
+
+    assert {str(merged.value), str(patched.value)} == {"the object is nested too deeply to be changed"}
+
+
+def test_a_patch_that_doubles() -> None:
+    """Lists that hold one another twice are small, and large written out: the patch is refused before that is done."""
+    doubled: Value = "x"
+    for _ in range(30):
+        doubled = [doubled, doubled]
+    refused = "the patch has {} values when it is written out, and may have 1000000"
+
+    with pytest.raises(MutationError) as merged:
+        apply_configuration(_POD, _object(metadata=_object(".metadata", labels={"a": doubled})), _PODS, [])
+    with pytest.raises(MutationError) as patched:
+        apply_json_patch(_POD, [JSONPatch("add", "/metadata/labels/a", value=doubled)], _PODS)
+
+    assert str(merged.value) == refused.format(2**31 + 5)
+    assert str(patched.value) == refused.format(2**31)

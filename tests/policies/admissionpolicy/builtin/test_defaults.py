@@ -1,4 +1,4 @@
-"""An object in a file, as the API server reads it. tests/cluster/test_defaults.py compares with a real one."""
+"""An object in a file, as the API server reads it. tests/cluster compares objects and Pods with those of a real one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import limits
+from support.builders import Json, pod
 
 from policies.admissionpolicy import schema
 from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.builtin.reader import no_base64
+from policies.admissionpolicy.derivation import defaulted
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.release import NEWEST, RELEASES, Release
 
-Json = dict[str, Any]
 _OLDER, _NEWER = RELEASES[0], NEWEST
 
 
@@ -80,3 +82,69 @@ def test_base64_is_gos() -> None:
 
     assert [text for text, place in rows if (no_base64(text) is None) != (place is None)] == []
     assert len(rows) >= 240
+
+
+def test_the_input_is_not_changed() -> None:
+    """Not even where much is filled in, in lists and maps that are there."""
+    given = pod(
+        {"cpu": "1000m"},
+        hostNetwork=True,
+        volumes=[{"name": "a"}, {"name": "b", "hostPath": {"path": "/"}}],
+        resources={"limits": {"cpu": "2"}},
+    )
+    before = deepcopy(given)
+
+    after = defaulted(given)
+
+    assert given == before
+    assert after != before
+
+
+@pytest.mark.parametrize("case", limits.cases(), ids=lambda case: case.name)
+def test_limits_are_the_api_servers(case: limits.Case) -> None:
+    """LimitRanges fill in and refuse, and quotas refuse, what a real API server's recorded answers say."""
+    assert limits.judged(case) == case.answer
+
+
+ODD: dict[str, Json] = {
+    "no spec": {},
+    "a spec that is none": {"spec": "x"},
+    "metadata that is none": {"metadata": [], "spec": {}},
+    "containers that are none": {"spec": {"containers": "x", "volumes": {"a": 1}}},
+    "a container that is none": {"spec": {"containers": [None, "x", {"ports": [1], "env": {}, "resources": []}]}},
+    "limits that are none": {"spec": {"containers": [{"resources": {"limits": {"cpu": [], "memory": "x"}}}]}},
+    "requests that are none": {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}, "requests": "x"}}]}},
+    "selectors that are none": {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {
+            "topologySpreadConstraints": [
+                {"labelSelector": {"matchExpressions": "x"}, "matchLabelKeys": ["a", 1]},
+                {"labelSelector": "x", "matchLabelKeys": ["a"]},
+                {"labelSelector": {}, "matchLabelKeys": "x"},
+            ]
+        },
+    },
+    "AppArmor on odd containers": {
+        "metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/a": "localhost/ padded"}},
+        "spec": {"containers": [{"name": "a", "securityContext": "x"}], "securityContext": "x", "os": "windows"},
+    },
+}
+
+
+@pytest.mark.parametrize("given", ODD.values(), ids=ODD)
+def test_what_is_odd_is_left_alone(given: Json) -> None:
+    """Another type than a Pod has there is no failure, and defaulting again changes nothing."""
+    once = defaulted(given)
+
+    assert defaulted(once) == once
+
+
+def test_windows_knows_no_app_armor() -> None:
+    """The annotation is not copied where the Pod is for Windows."""
+    annotations = {"container.apparmor.security.beta.kubernetes.io/main": "unconfined"}
+
+    linux = defaulted(pod(metadata={"annotations": annotations}))
+    windows = defaulted(pod(metadata={"annotations": annotations}, os={"name": "windows"}))
+
+    assert linux["spec"]["containers"][0]["securityContext"] == {"appArmorProfile": {"type": "Unconfined"}}
+    assert "securityContext" not in windows["spec"]["containers"][0]

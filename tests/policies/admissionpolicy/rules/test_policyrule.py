@@ -1,24 +1,35 @@
-"""Admission policies as rules of the engine: what they are asked about, and how they meet its look-ups and failures."""
+"""Admission policies as rules of the engine: what they are asked about, together and one by one, and how they fail."""
 
+from __future__ import annotations
+
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import date
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from support.builders import FACTS, TODAY, WORKLOADS, NamespacesLost, NamespacesToAsk, deployment, pod, request
+from support.cel.celrun import compiled, names
+from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import Loaded, read
-from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
+from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS, StaticParameters
+from policies.admissionpolicy.evaluation.validator import Group
 from policies.admissionpolicy.rules import policyrule
+from policies.admissionpolicy.rules.policyrule import SubjectCache
 from policies.admissionpolicy.schema import built_in, unknown
+from policies.cel.cost import EXPRESSION_LIMIT, POLICY_LIMIT
 from policies.engine import engine
 from policies.engine.engine import Answer, Decision
 from policies.engine.facts import NamespaceKey, StaticFacts
-from policies.engine.interruption import Missing
+from policies.engine.interruption import Missing, PostponedError
 from policies.engine.match import ResourceRule
 from policies.engine.rule import PolicyException, Rule, RuleSet
+from webhook.metrics import RuleTimes
 
 _SPEC = """\
     matchConstraints:
@@ -315,3 +326,195 @@ def test_a_validating_policy_that_is_skipped() -> None:
     """A validating policy that is skipped has failed, too, and is not evaluated."""
     answer = _out_of_time(skipped=True, rule=_validating(), run=engine.validate)
     assert answer.message.startswith("Rule 'limits' could not be evaluated (SkippedPolicyError: it was too slow")
+
+
+def test_a_request_is_one_subject_for_all_policies() -> None:
+    """The same request with the same facts is the same subject, whose inputs and Pods are made once."""
+    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
+    first, second = subjects.of(asked, FACTS), subjects.of(asked, FACTS)
+    assert first is second
+    assert first.inputs is second.inputs
+    assert [pod.owner.kind for pod, _ in first.pods] == ["Deployment"]
+    assert first.pods is second.pods
+
+
+def test_other_facts_make_another_subject() -> None:
+    """After a look-up the same request is judged with what was found, and not with what was known before."""
+    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
+    before = subjects.of(asked, FACTS)
+    known = StaticFacts(FACTS.as_of, {"team": {"a": "b"}})
+    after = subjects.of(asked, known)
+    assert (before.facts, after.facts) == (FACTS, known)
+    assert before.inputs is not after.inputs
+
+
+def test_a_request_is_kept_no_longer_than_its_review() -> None:
+    """The cache does not keep the last request alive, nor the objects in it."""
+    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
+    reference = weakref.ref(asked)
+    subject = weakref.ref(subjects.of(asked, FACTS))
+    assert len(subjects.of(asked, FACTS).pods) == 1
+    del asked
+    assert (reference(), subject()) == (None, None)
+
+
+def test_an_evaluation_leaves_nothing_to_the_garbage_collector() -> None:
+    """Variables hold the object of a review: it is freed with them, and policies with their last reference."""
+    variables = [{"name": "a", "expression": "object.data.a"}, {"name": "b", "expression": "variables.a + variables.a"}]
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = validating("variables.b == '11'", variables=variables)
+        group = Group(compiled.composition, inputs().names(None), POLICY_LIMIT, None)
+        assert group.evaluate(compiled.validations[0]) is True
+        del compiled, group
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_parameter_is_the_first_of_its_name() -> None:
+    """Of two objects alike the first counts, and one without a proper name is never meant."""
+    first, second, nameless = (
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "team"}, "data": {"n": text}}
+        for name, text in (("p", "1"), ("p", "2"), (["p"], "3"))
+    )
+    known = StaticParameters((nameless, first, second), parameters().scopes)
+    assert known.named(CONFIG_MAPS, "team", "p") is first
+
+
+_POLICY = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  matchConstraints:
+    resourceRules: [{{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}}]
+  variables: [{{name: v, expression: "{variable}"}}]
+  validations: [{{expression: "{expression}"}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec: {{policyName: {name}, validationActions: [Deny]}}
+---
+"""
+_LISTS = "[1,1,1,1,1,1,1,1,1,1]"
+# Some 12 units of cost for each of 10,000 sums, and ten times that.
+_SHARED = f"{_LISTS}.all(b, {_LISTS}.all(c, {_LISTS}.all(d, b + c + d + 1 + 1 + 1 == 6)))"
+_COSTLY = f"{_LISTS}.all(a, {_LISTS}.all(b, {_LISTS}.all(c, {_LISTS}.all(d, a + b + c + d == 4))))"
+_DEAR = f"{_LISTS}.all(z, {_COSTLY})"
+
+
+def _rules(*expressions: str, variable: str = "1") -> RuleSet:
+    """Policies p0, p1, ..., of one validation each, and of one variable."""
+    text = "".join(
+        _POLICY.format(name=f"p{index}", expression=expression, variable=variable)
+        for index, expression in enumerate(expressions)
+    )
+    loaded = read(documents(text))
+    assert loaded.problems == ()
+    return RuleSet(policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
+
+
+def _asked(rules: RuleSet, obj: Any, facts: StaticFacts = FACTS) -> list[str]:
+    """The policies that are asked one by one after they are fused; before that, all of them are."""
+    asked = request(obj)
+    ((screener, those),) = rules.turn("validate", asked).screens
+    assert set(screener.asked(those, asked, facts)) == {rule.name for rule in rules.rules}
+    assert screener.is_waiting
+    screener.prepare()
+    assert not screener.is_waiting
+    return list(screener.asked(those, asked, facts))
+
+
+def test_only_what_may_have_something_to_say_is_asked() -> None:
+    """A policy that is false, fails or reads a failing variable is asked; the others are not."""
+    rules = _rules("true", "object.spec.none == 1", "has(object.spec)", "object.kind == 'Job'", "variables.v == 1")
+
+    assert _asked(rules, pod()) == ["p1", "p3"]
+
+
+def test_a_variable_that_fails_fails_all_that_read_it() -> None:
+    """It is written once for both policies, and each of them is asked."""
+    rules = _rules("variables.v == 1", "object.kind == 'Pod' || variables.v == 1", "variables.v != 2", variable="1 / 0")
+
+    assert _asked(rules, pod()) == ["p0", "p2"]
+
+
+def test_what_is_over_a_limit_is_asked() -> None:
+    """So are policies that come near it only together, while cheap ones after them are not."""
+    assert _asked(_rules("true", _DEAR, "true"), pod()) == ["p1"]
+
+
+def test_a_shared_variable_costs_each_policy_the_same() -> None:
+    """Its cost counts for each policy that reads it, also for one that finds it evaluated."""
+    rules = _rules(*["variables.v"] * 10, variable=_SHARED)
+    (screener,) = rules.screeners
+    asked = request(pod())
+    engine.validate(asked, rules, FACTS)
+    screener.prepare()
+    ((_, those),) = rules.turn("validate", asked).screens
+
+    first = EXPRESSION_LIMIT // 10 // compiled(_SHARED).evaluate(names()).cost
+    assert 0 < first < 10
+    assert list(screener.asked(those, asked, FACTS)) == [f"p{index}" for index in range(first, 10)]
+    assert engine.validate(asked, rules, FACTS).allowed
+
+
+def test_what_is_used_of_a_limit_is_told() -> None:
+    """Of policies that use a tenth of it, whether or not they were judged together first."""
+    rules = _rules("true", _COSTLY, _DEAR)
+    cost = compiled(_COSTLY).evaluate(names()).cost
+    times = RuleTimes()
+    asked, facts = request(pod()), StaticFacts(TODAY, spend=times.spend)
+    (screener,) = rules.screeners
+    for _ in range(2):
+        engine.validate(asked, rules, facts)
+        screener.prepare()
+
+        (costly, dear) = times.take_used()
+        assert (costly, dear[0]) == (("p1", cost / EXPRESSION_LIMIT), "p2")
+        assert dear[1] >= 1
+
+
+def test_a_policy_that_is_skipped_is_asked() -> None:
+    """The policy itself then says that it is skipped."""
+    facts = StaticFacts(TODAY, skipped=frozenset({"p1"}))
+
+    assert _asked(_rules("true", "true"), pod(), facts) == ["p1"]
+
+
+def test_templates_are_judged_together() -> None:
+    """The Pods that a workload would create are judged by policies on Pods."""
+    rules = _rules("object.kind == 'Pod'", "object.spec.containers.all(c, has(c.resources.limits))")
+
+    assert _asked(rules, deployment()) == ["p1"]
+
+
+def test_an_evaluation_that_takes_too_long_names_its_policy() -> None:
+    """Reviews for this rule go to the child process from then on."""
+
+    def expired() -> bool:
+        raise PostponedError
+
+    rules = _rules("true", _COSTLY, "true")
+    asked = request(pod())
+    engine.validate(asked, rules, FACTS)
+    for screener in rules.screeners:
+        screener.prepare()
+    with pytest.raises(PostponedError) as caught:
+        engine.validate(asked, rules, StaticFacts(TODAY, expired=expired))
+
+    assert caught.value.rule == "p1"
+
+
+def test_all_answers_in_which_every_rule_admits_are_one() -> None:
+    """No object is made for a policy that has nothing to say."""
+    rules = _rules("true", "true")
+    _asked(rules, pod())
+
+    first, second = (engine.validate(request(pod(hostname=name)), rules, FACTS) for name in ("a", "b"))
+
+    assert first is second
+    assert [decision.rule for decision in first.unanimity or ()] == ["p0", "p1"]

@@ -76,10 +76,7 @@ def judgements(answer: Answer) -> dict[str, Judgement]:
 def compared(
     then: Mapping[str, Judgement], now: Mapping[str, Judgement], policies: Iterable[str]
 ) -> Iterator[tuple[Outcome, Change]]:
-    """What would become of the verdict of each of the policies that has one in `then` or `now`.
-
-    A policy without a verdict was not asked, because it does not match, and admits.
-    """
+    """What would become of each policy's verdict. A policy without one was not asked, does not match, and admits."""
     for policy in policies:
         if policy in then or policy in now:
             change = Change(policy, then.get(policy, ADMISSION), now.get(policy, ADMISSION))

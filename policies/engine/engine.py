@@ -91,20 +91,14 @@ class Decision(Struct, frozen=True):
 
 
 class Unanimity(tuple[Decision, ...]):
-    """Decisions by which every rule admits a request: the same object for all requests of a kind.
-
-    What follows from it is computed once for each object, so the object itself is the key of that.
-    """
+    """Decisions of rules that all admit: one object for all requests of a kind, and the key of what follows."""
 
     __slots__ = ()
     __hash__ = object.__hash__
 
 
 class Answer(Struct, frozen=True):
-    """The answer to a request: the decisions of the rules that ran, the patch, and warnings for the requester.
-
-    help: lines that say where the refusal is explained.
-    """
+    """The decisions of the rules that ran, the patch, warnings for the requester, and lines on where to read on."""
 
     decisions: tuple[Decision, ...] = ()
     operations: tuple[PatchOperation, ...] = ()
@@ -345,10 +339,7 @@ def _failure(
 
 
 def _failure_policy(rule: Rule, phase: Phase, request: AdmissionRequest, ruleset: RuleSet) -> FailurePolicy:
-    """The rule's failure policy in a phase: Fail if any of its hooks says so.
-
-    Essential writes fail open, as in the API server, but not where a rule applies everywhere.
-    """
+    """Fail if any hook in the phase says so. Essential writes fail open, but not where a rule applies everywhere."""
     hooks = [hook for hook in rule.hooks if hook.phase == phase and hook.failure_policy == "Fail"]
     if not hooks or (ruleset.safety.is_essential(request) and not any(hook.everywhere for hook in hooks)):
         return "Ignore"

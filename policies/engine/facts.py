@@ -43,10 +43,7 @@ class Taint(Struct, frozen=True):
     value: str = ""
 
     def is_tolerated(self, key: str, operator: str, value: str, effect: str) -> bool:
-        """Whether a toleration with these fields tolerates the taint; one without an effect may have any.
-
-        Source: ToleratesTaint in k8s.io/api core/v1/toleration.go.
-        """
+        """Whether a toleration with these fields tolerates the taint (ToleratesTaint in core/v1/toleration.go)."""
         if effect not in ("", self.effect) or key not in ("", self.key):
             return False
         return operator == "Exists" or (operator in ("", "Equal") and value == self.value)

@@ -63,10 +63,7 @@ Expired = Callable[[], bool]
 
 
 class TimeLimitError(BaseException):
-    """The time for a review is over. rule, policy, place: those under evaluation, as far as they are known.
-
-    place: of an expression, as `file:line`.
-    """
+    """The time for a review is over. rule, policy, place (`file:line`): those under evaluation, as far as known."""
 
     def __init__(self, message: str = "the time for the review is over") -> None:
         super().__init__(message)

@@ -182,19 +182,13 @@ def common(selectors: Iterable[LabelSelector]) -> LabelSelector:
 
 
 def selects(selector: LabelSelector, request: AdmissionRequest) -> bool:
-    """Whether a selector matches the labels of a request's object or of its old object.
-
-    Source: k8s.io/apiserver's pkg/admission/plugin/webhook/predicates/object/matcher.go.
-    """
+    """Whether a selector matches the labels of the object or of the old one, as in predicates/object/matcher.go."""
     both = object_labels(request.object), object_labels(request.old_object)
     return any(labels is not None and selector.matches(labels) for labels in both)
 
 
 def object_labels(obj: JsonObject | None) -> Mapping[str, str] | None:
-    """The labels of an object: empty if they are malformed, None without metadata, as in PodExecOptions.
-
-    An object without metadata matches no selector, not even one that requires the absence of a label.
-    """
+    """The labels: empty if malformed, None without metadata. Then no selector matches, not even one for absence."""
     metadata = None if obj is None else obj.get("metadata")
     if not isinstance(metadata, dict):
         return None

@@ -42,10 +42,7 @@ def append(obj: JsonObject, keys: Sequence[str], items: Sequence[Any]) -> tuple[
 
 
 def put(obj: JsonObject, location: Location, value: Any) -> tuple[PatchOperation, ...]:
-    """The operation that sets the value at a location. It creates parents that are missing or null.
-
-    Raises PatchError if a parent has another type.
-    """
+    """The operation that sets a value, with parents that are missing. Raises PatchError if one has another type."""
     parent: Any = obj
     for depth, step in enumerate(location[:-1]):
         if isinstance(step, int) and isinstance(parent, list) and step < len(parent):
@@ -74,10 +71,7 @@ def apply(obj: JsonObject, operations: Iterable[PatchOperation]) -> JsonObject:
 
 
 def sequence(obj: JsonObject, edits: Iterable[tuple[Location, Any]]) -> tuple[PatchOperation, ...]:
-    """Edits as one patch, each made for the object that those before it leave; UNSET removes what is at a location.
-
-    Raises PatchError if one does not apply.
-    """
+    """Edits as one patch, each of what those before leave; UNSET removes. Raises PatchError if one does not apply."""
     made: list[PatchOperation] = []
     current, count = obj, 0
     for location, value in edits:
@@ -104,10 +98,7 @@ def copied(value: Any) -> Any:
 
 
 def adds_in_place(obj: JsonObject, operations: Iterable[PatchOperation]) -> bool:
-    """Whether all operations add a new key to a map or append to a list, so that they certainly apply.
-
-    This is far cheaper than applying them, which copies the object.
-    """
+    """Whether all operations add keys to maps or append to lists, and so apply. It is far cheaper than applying."""
     for operation in operations:
         *parents, last = operation["path"].split("/")[1:]
         if operation["op"] != "add" or "~" in operation["path"]:

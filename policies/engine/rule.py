@@ -151,10 +151,7 @@ class SkippedError(Exception):
 
 
 class MutationRefusedError(Exception):
-    """A mutating rule refuses the request.
-
-    exception: the ended exception that would have let the request pass.
-    """
+    """A mutating rule refuses the request. exception: an ended one that would have let it pass."""
 
     def __init__(self, violation: Violation, exception: PolicyException | None = None) -> None:
         super().__init__(violation.summary)
@@ -249,12 +246,7 @@ class Turn(NamedTuple):
 
 
 class RuleSet:
-    """Rules in the order in which they run, their exceptions, and the requests that most of them spare.
-
-    help: where refusals are explained. screeners: those of its rules.
-
-    A reload replaces the whole rule set. Raises ValueError if two rules have the same name.
-    """
+    """Rules in the order in which they run, and their exceptions. Raises ValueError if two have the same name."""
 
     def __init__(
         self,

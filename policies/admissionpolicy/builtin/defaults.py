@@ -323,10 +323,7 @@ def affinity_terms(spec: JsonObject) -> list[JsonObject]:
 
 
 def _set_pod_resources(spec: JsonObject, *, is_whole: bool) -> None:
-    """Complete the Pod's own limits and requests, if it has some, from those of its containers (KEP-2837).
-
-    is_whole: whether requests alone are completed as well, and limits from requests (PodLevelResourcesFixDefaulting).
-    """
+    """Complete the Pod's own amounts from its containers (KEP-2837). is_whole: with PodLevelResourcesFixDefaulting."""
     resources = spec.get("resources")
     limits, requests = (dict(mapping(resources, kind)) for kind in ("limits", "requests"))
     if not isinstance(resources, dict) or not (limits or requests):

@@ -34,10 +34,7 @@ _MOST_OF_PREFIX = 58
 
 
 def admit(pod: JsonObject, *, is_daemon: bool = False) -> None:
-    """Set in a Pod what the plugins ServiceAccount and DefaultTolerationSeconds set in any.
-
-    is_daemon: whether a DaemonSet makes it, whose Pods tolerate lost Nodes for ever.
-    """
+    """Set what ServiceAccount and DefaultTolerationSeconds set; Pods of a DaemonSet tolerate lost Nodes for ever."""
     spec = pod.get("spec")
     if not isinstance(spec, dict) or is_mirror_pod(pod):
         return
@@ -64,10 +61,7 @@ def generated(prefix: str) -> str:
 
 
 def admitted(obj: JsonObject) -> JsonObject:
-    """An object as policies see it: with a name in place of generateName, a Pod with what plugins set in it.
-
-    It is changed. A Pod of a class that not every cluster has gets no priority.
-    """
+    """The object, changed: with a name for generateName; a Pod with what plugins set, and a known class's priority."""
     metadata = mapping(obj, "metadata")
     if not metadata.get("name") and (prefix := metadata.get("generateName")):
         metadata["name"] = generated(str(prefix))

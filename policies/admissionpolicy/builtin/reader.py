@@ -246,10 +246,7 @@ def _time(text: str, point: str) -> str:
 
 
 def no_base64(text: str) -> int | None:
-    """The offset of the first character that base64 does not have, else of the end; None for a text in base64.
-
-    Line breaks may stand anywhere.
-    """
+    """The offset of the first character that is no base64, else of the end; None for base64, also with line breaks."""
     if _BASE64.fullmatch(text.replace("\n", "").replace("\r", "")):
         return None
     foreign = _FOREIGN.search(text)

@@ -102,11 +102,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One object of a document.
-
-    kind: of a policy, binding or exception; empty for another object. value: None if there are errors, and for another
-    object. policy_name: of a binding.
-    """
+    """One object of a document. Only a policy, binding or exception has a kind, and a value if there are no errors."""
 
     report: Report
     kind: str = ""
@@ -208,10 +204,7 @@ def _fit(given: Sequence[Part], *, complete: bool) -> None:
 
 
 def _compare(part: Part, policies: Mapping[tuple[str, str], Part], hints: Iterator[int]) -> None:
-    """Note that the policy of a binding is missing, or that only one of the two has parameters.
-
-    hints: as many as may still be looked for.
-    """
+    """Note that a binding's policy is missing, or that one of both has parameters. hints: as many may be given."""
     kind, name = part.kind.removesuffix("Binding"), part.policy_name
     known = policies.get((kind, name))
     if known is None:

@@ -596,10 +596,7 @@ def _without_variables(environment: Environment) -> Environment:
 
 
 def _check(spot: Spot, environment: Environment, *results: Type, text: str, shown: str = "") -> None:
-    """Compile an expression whose result has one of some types, and note what is wrong.
-
-    text: what the API server compiles and quotes of it. shown: what it quotes instead.
-    """
+    """Note what is wrong with an expression. text: what the API server compiles, and quotes if nothing is shown."""
     error = _failure(spot.value, environment, *results)
     if error is not None:
         reference = error if text == spot.value else _failure(text, environment, *results) or error

@@ -103,10 +103,7 @@ class CompiledPolicy:
         return [unit.program for unit in self._units() if isinstance(unit.program, Program)]
 
     def load(self, least: int = 0) -> None:
-        """Compile all functions now, not in the first review, which that would make a long one.
-
-        least: the nodes that their trees have to have; a policy with fewer is left to its first review.
-        """
+        """Compile all functions before the first review, if their trees have so many nodes at least."""
         programs = self.programs
         if sum(program.nodes for program in programs) >= least:
             for program in programs:

@@ -177,10 +177,7 @@ NOT_SERVED = KnownParameters(None)
 
 
 class ParametersKey(Key[KnownParameters], Struct, frozen=True, kw_only=True):
-    """The parameter with a `name`, or all that `selector` selects; without both only the scope of their kind.
-
-    namespace: empty for a cluster-scoped kind, and for all namespaces.
-    """
+    """The key of a named object, or of all selected ones in a namespace or everywhere; else of the kind's scope."""
 
     kind: ParamKind
     namespace: str = ""

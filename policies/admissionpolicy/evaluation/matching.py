@@ -57,11 +57,7 @@ def is_seen(request: AdmissionRequest) -> bool:
 
 
 class Matcher:
-    """A policy's matchConstraints or a binding's matchResources, prepared for many requests.
-
-    is_named: whether it has names of objects, so that it covers only some of the requests about a resource.
-    is_selective: whether it has selectors.
-    """
+    """Constraints prepared for many requests. is_named: it has names of objects. is_selective: it has selectors."""
 
     def __init__(self, constraints: MatchResources) -> None:
         any_version = constraints.match_policy == "Equivalent"

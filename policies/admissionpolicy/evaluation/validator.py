@@ -153,10 +153,7 @@ class Failure:
 
 
 class Group:
-    """A group in one evaluation. `names` are its variables, including `variables`; `remaining` is the budget.
-
-    used: the largest part of a cost limit that was used: of that of the group, or of that of an expression.
-    """
+    """Expressions with a common budget. names: their variables. used: the largest part of a limit that was used."""
 
     __slots__ = ("_budget", "_composition", "_expired", "names", "remaining", "used", "variables")
 
@@ -206,10 +203,7 @@ class Group:
 
 
 def conditions_hold(compiled: CompiledPolicy, params: Json | None, inputs: Inputs) -> bool | Failure:
-    """Whether the match conditions are true for a request. Failures count only if no condition is false.
-
-    Match conditions have no `namespaceObject`.
-    """
+    """Whether the match conditions, which have no `namespaceObject`, are true. Failures count only if none is false."""
     if not compiled.conditions:
         return True
     names = inputs.names(params, request=compiled.reads_request)
@@ -232,10 +226,7 @@ _SHOWN: frozenset[ValidationAction] = frozenset({"Deny", "Warn"})
 def invocations(
     compiled: CompiledPolicy, bindings: Iterable[Binding], parameters: Parameters, namespace: str
 ) -> Iterator[tuple[Binding, Json | None] | Finding]:
-    """The bindings, each with every parameter; or a finding where the policy or a binding is misconfigured.
-
-    namespace: of the request. Raises Missing.
-    """
+    """The bindings with every parameter; or a finding where policy or binding is misconfigured. Raises Missing."""
     kind, policy = compiled.policy.param_kind, compiled.policy
     misconfigured = partial(
         Finding,

@@ -125,10 +125,7 @@ def _applied(document: Any, operation: JSONPatch) -> Any:
 
 
 def _reached(document: Any, path: str) -> tuple[Any, Any, str]:
-    """The document with copies of what leads to a path, the container of its target, and the last part of the path.
-
-    Raises OperationError if the container does not exist.
-    """
+    """The document with copies of what leads to a path, the target's container and last part. Raises OperationError."""
     _, *parts = path.split("/")
     if not parts:
         raise OperationError("the path begins with no slash")

@@ -81,10 +81,7 @@ def key_of(request: AdmissionRequest) -> Key:
 
 
 class BoundPolicy:
-    """A compiled policy with its bindings, and the requests that they match.
-
-    is_plain: whether all requests of the same key are matched alike. matcher: makes a matcher, or finds an equal one.
-    """
+    """A compiled policy with its bindings, and the requests that they match. is_plain: those of the same key alike."""
 
     def __init__(
         self,
@@ -104,10 +101,7 @@ class BoundPolicy:
         self.is_plain = self._cache is not None and not any(matcher.is_selective for matcher in matchers)
 
     def matching(self, request: AdmissionRequest, selects: Selects, key: Key | None = None) -> tuple[Binding, ...]:
-        """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable.
-
-        key: the request's key, if the caller has it. Only selectors and names need more, so the rest is cached.
-        """
+        """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable."""
         bindings = self._covering(request, key)
         if bindings is None or (self._matcher.is_selective and not selects(self._matcher)):
             return ()
@@ -467,10 +461,7 @@ Schemas = Callable[[GroupVersionKind], Schema | None]
 
 
 class MutatingPolicies:
-    """The policies in their order of application.
-
-    exceptions: those from single policies. They are applied here, because for the engine all policies are one rule.
-    """
+    """The policies in their order of application, with exceptions: for the engine all policies are one rule."""
 
     def __init__(
         self,

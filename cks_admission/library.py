@@ -16,11 +16,10 @@ from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation import validator
 from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.inputs import ConfigurationError, as_json, inputs_of
-from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.validator import Group, SpentError, evaluate_policy, parameters_of
 from policies.admissionpolicy.model import ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
-from policies.admissionpolicy.rules.policyrule import MutatingPolicies, Subject, in_force
+from policies.admissionpolicy.rules.policyrule import MutatingPolicies, Subject, in_force, is_seen
 from policies.cel import explain as explanation
 from policies.cel.activation import activation
 from policies.cel.cases import PATCHING, RESULTS

@@ -116,7 +116,7 @@ _BY_ANYBODY: Mapping[str, tuple[str, ...]] = {
     ),
 }
 # No policy sees these reviews, so the service need not be asked about them.
-_REVIEWS: Mapping[str, tuple[str, ...]] = {
+REVIEWS: Mapping[str, tuple[str, ...]] = {
     "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
     "authorization.k8s.io": (
         *("localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"),
@@ -158,7 +158,7 @@ def _whole(writers: Writers, table: Mapping[str, Sequence[str]], *, seen: bool =
 
 ESSENTIAL: tuple[EssentialWrite, ...] = (
     *_whole("anybody", _BY_ANYBODY),
-    *_whole("anybody", _REVIEWS, seen=False),
+    *_whole("anybody", REVIEWS, seen=False),
     EssentialWrite("anybody", ResourceRule(_ALL, ("",), ("nodes/status",))),
     EssentialWrite("system", ResourceRule(("CREATE", "UPDATE", "DELETE"), ("",), ("nodes",))),
     *_whole("control-plane", _BY_CONTROL_PLANE),

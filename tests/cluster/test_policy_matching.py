@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 import yaml
 
-from policies.admissionpolicy.evaluation.matching import Matcher, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
+from policies.admissionpolicy.rules.policyrule import Matcher, is_seen
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
 

@@ -190,11 +190,10 @@ def show(path: Path) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(str):
     """A value of an enumeration of the API. Messages print it as JSON, but other strings as in Go."""
 
-    text: str
+    __slots__ = ()
 
 
 def required(detail: str = "") -> str:
@@ -223,7 +222,7 @@ def unsupported(value: str, allowed: Sequence[str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    return quote(value) if isinstance(value, str) else to_json(value.text if isinstance(value, Word) else value)
+    return quote(value) if isinstance(value, str) and not isinstance(value, Word) else to_json(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.derivation import derive, is_derived
-from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, NamespaceLabels
 from policies.admissionpolicy.model import Binding, Policy
+from policies.admissionpolicy.rules.policyrule import Matcher, MatchError, NamespaceLabels
 from policies.engine.request import AdmissionRequest
 from policies.kubernetes.spelling import closest
 from policies.objects.workload import Workload

@@ -7,6 +7,12 @@ and not in a ReplicaSet's events.
 Validating policies are judged together: one look at a request finds those that may have something to say. At first each
 is judged on its own. What requests have turned out to need is then fused into generated functions, on request, as that
 takes tenths of a second. All mutating policies are one rule.
+
+Sources of what matches, all of k8s.io/apiserver's pkg/admission/plugin: policy/matching/matching.go,
+policy/generic/plugin.go, webhook/predicates/{rules,namespace,object}; for the excluded resources k8s.io/kubernetes'
+pkg/kubeapiserver/admission/exclusion/resources.go. With `matchPolicy: Equivalent`, all versions of a resource are
+equivalent, served or not, and nothing is converted: the policy sees the kind, the resource and the object of the
+request as they were sent. The two kinds of `events` are two resources, because their objects have different fields.
 """
 
 from __future__ import annotations
@@ -29,9 +35,8 @@ from policies.admissionpolicy.evaluation.inputs import (
     StaticParameters,
     inputs_of,
 )
-from policies.admissionpolicy.evaluation.matching import Matcher, is_seen, to_resource_rule
 from policies.admissionpolicy.evaluation.validator import NOTHING_FOUND, Finding, Result, evaluate_policy, parameters_of
-from policies.admissionpolicy.model import Binding, MatchResources, Policy
+from policies.admissionpolicy.model import Binding, MatchResources, NamedRule, Policy
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import Schema
 from policies.cached import cached_property
@@ -41,7 +46,7 @@ from policies.cel.reads import OBJECTS
 from policies.cel.values import Value
 from policies.engine.facts import Facts
 from policies.engine.interruption import SkippedPolicyError
-from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, common, object_labels, selects
 from policies.engine.request import AdmissionRequest, GroupVersionKind, JsonObject
 from policies.engine.rule import (
     POLICY_GROUPS,
@@ -56,10 +61,103 @@ from policies.engine.rule import (
     Skip,
     longest,
 )
+from policies.engine.safety import REVIEWS
 from policies.engine.violation import Verdict, Violation
 from policies.objects import fieldpath
 from policies.objects.fieldpath import Location, Wildcard
 from policies.objects.workload import Workload
+
+NamespaceLabels = Callable[[str], Mapping[str, str] | None]
+"""The labels of a Namespace by its name, None if it does not exist. May raise Missing and FactUnavailable."""
+
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+UNSEEN: Mapping[str, Collection[str]] = {
+    "admissionregistration.k8s.io": [
+        *("validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations"),
+        *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"),
+    ],
+    **REVIEWS,
+}
+"""Resources by group to which no policy applies, because it could lock everybody out.
+
+kube-apiserver applies policies to the two kinds of webhook configurations, but never calls webhooks for them, and the
+service is a webhook.
+"""
+
+
+class MatchError(Exception):
+    """It is unknown whether something matches; the policy's failurePolicy decides. The text is Kubernetes'."""
+
+
+def is_seen(request: AdmissionRequest) -> bool:
+    """Whether policies apply to the resource of a request at all."""
+    return request.resource.resource not in UNSEEN.get(request.resource.group, ())
+
+
+class Matcher:
+    """Constraints prepared for many requests. is_named: it has names of objects. is_selective: it has selectors."""
+
+    def __init__(self, constraints: MatchResources) -> None:
+        any_version = constraints.match_policy == "Equivalent"
+        self._rules, self._excluded = (
+            [(rule, to_resource_rule(rule, any_version=any_version)) for rule in rules]
+            for rules in (constraints.resource_rules, constraints.exclude_resource_rules)
+        )
+        self._namespaces = constraints.namespace_selector
+        self._objects = constraints.object_selector
+        self.is_named = any(rule.resource_names for rule, _ in (*self._rules, *self._excluded))
+        self.is_selective = bool(self._objects.requirements or self._namespaces.requirements)
+
+    def matches(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> bool:
+        """Whether the request matches.
+
+        Raises MatchError, and what `namespace_labels` raises, only if everything but the Namespace matches: the API
+        server, too, ignores the error of a selector if the rules or the other selector do not match.
+        """
+        return self.covers(request) and self.selects(request, namespace_labels)
+
+    def covers(self, request: AdmissionRequest) -> bool:
+        """Whether the request matches but for selectors."""
+        target = request.resource
+        # A Namespace is cluster-scoped, although its request has a namespace, its own name.
+        is_namespace = (target.group, target.version, target.resource) == ("", "v1", "namespaces")
+        scopes = ("*", "Cluster" if is_namespace or not request.namespace else "Namespaced")
+
+        def covered(rules: Iterable[tuple[NamedRule, ResourceRule]]) -> bool:
+            return any(
+                resources.matches(request)
+                and rule.scope in scopes
+                and (not rule.resource_names or request.name in rule.resource_names)
+                for rule, resources in rules
+            )
+
+        return not covered(self._excluded) and (not self._rules or covered(self._rules))
+
+    def selects(self, request: AdmissionRequest, namespace_labels: NamespaceLabels) -> bool:
+        """Whether the selectors match. Raises MatchError, and what `namespace_labels` raises."""
+        selector, about_namespaces = self._namespaces, request.resource.resource == "namespaces"
+        if self._objects.requirements and not selects(self._objects, request):
+            return False
+        # A namespaceSelector matches every cluster-scoped object other than a Namespace. For a Namespace its new labels
+        # count on CREATE and UPDATE, otherwise those in the cluster.
+        if not selector.requirements or not (request.namespace or about_namespaces):
+            return True
+        if about_namespaces and not request.sub_resource and request.operation in ("CREATE", "UPDATE"):
+            return selector.matches(object_labels(request.object) or {})
+        if not request.namespace:
+            raise MatchError("Internal error occurred: resource name may not be empty")
+        labels = namespace_labels(request.namespace)
+        if labels is None:
+            raise MatchError(f'namespaces "{request.namespace}" not found')
+        return selector.matches(labels)
+
+
+def to_resource_rule(rule: NamedRule, *, any_version: bool) -> ResourceRule:
+    """The requests that a rule covers, but for names and scope."""
+    operations = _OPERATIONS if "*" in rule.operations else rule.operations
+    return ResourceRule(operations, rule.api_groups, rule.resources, ("*",) if any_version else rule.api_versions)
+
 
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it has a namespace."""

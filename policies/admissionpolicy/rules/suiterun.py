@@ -15,7 +15,6 @@ from policies.admissionpolicy.builtin.defaults import kind_of, received
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.inputs import KindScope, StaticParameters, inputs_of
-from policies.admissionpolicy.evaluation.matching import is_seen
 from policies.admissionpolicy.evaluation.validator import Finding, combined, evaluate_policy
 from policies.admissionpolicy.model import Binding, ParamKind, ValidationAction
 from policies.admissionpolicy.mutation.dispatcher import Mutated
@@ -26,6 +25,7 @@ from policies.admissionpolicy.rules.policyrule import (
     Schemas,
     Subject,
     SubjectCache,
+    is_seen,
 )
 from policies.admissionpolicy.schema import known
 from policies.cel.library.authorizer import Decisions

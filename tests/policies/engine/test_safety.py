@@ -8,7 +8,6 @@ from support.cel import celrun
 from support.tables import rows
 
 from policies.admissionpolicy.evaluation.inputs import inputs_of
-from policies.admissionpolicy.evaluation.matching import UNSEEN
 from policies.engine.facts import StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import ResourceRule
@@ -126,18 +125,6 @@ def test_namespaces(asked: AdmissionRequest, essential: bool, spared: bool) -> N
     """All in a named Namespace is essential, and it is; the service's own is spared; nothing without being named."""
     assert (_SAFETY.is_essential(asked), _SAFETY.spares(asked)) == (essential, spared)
     assert (Safety().is_essential(asked), Safety().spares(asked)) == (False, False)
-
-
-def test_questions_that_no_policy_sees() -> None:
-    """The reviews that the service need not be asked about are those that no policy is asked about."""
-    unseen = {
-        (write.rule.groups[0], pattern.removesuffix("/*"))
-        for write in _SAFETY.writes
-        if not write.seen
-        for pattern in write.rule.resources
-    }
-
-    assert unseen == {(group, name) for group, names in UNSEEN.items() for name in names if group.startswith("auth")}
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 from support.builders import Json
 
-from policies.admissionpolicy.evaluation.matching import Matcher, MatchError, is_seen
 from policies.admissionpolicy.model import MatchResources, NamedRule
+from policies.admissionpolicy.rules.policyrule import Matcher, MatchError, is_seen
 from policies.engine.facts import NamespaceKey
 from policies.engine.interruption import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement

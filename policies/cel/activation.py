@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from policies.cel.library.authorizer import Authorizer, Decisions, ResourceCheck, User
+from policies.cel.library.authorizer import Authorizer, Check, Decisions, ResourceCheck, User
 
 Json = Mapping[str, Any]
 
@@ -45,22 +45,24 @@ def activation(
 
     `decisions` answers the checks that an expression makes with `authorizer`.
     """
-    authorizer = Authorizer(requester(request), decisions)
-    resource = request.get("resource") or {}
+    user, resource = requester(request), request.get("resource") or {}
     return {
         "object": object,
         "oldObject": old_object,
         "params": params,
         "namespaceObject": shown_namespace(namespace),
         "request": shown_request(request),
-        "authorizer": authorizer,
+        "authorizer": Authorizer(decisions, Check(user=user)),
         "authorizer.requestResource": ResourceCheck(
-            authorizer,
-            group=resource.get("group", ""),
-            resource=resource.get("resource", ""),
-            subresource=request.get("subResource", ""),
-            namespace=request.get("namespace", ""),
-            name=request.get("name", ""),
+            decisions,
+            Check(
+                user=user,
+                api_group=resource.get("group", ""),
+                resource=resource.get("resource", ""),
+                subresource=request.get("subResource", ""),
+                namespace=request.get("namespace", ""),
+                name=request.get("name", ""),
+            ),
         ),
     }
 

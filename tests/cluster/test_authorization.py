@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.cel.answers import Table
 
 from cluster.programs import judged_as
 from policies.cel.activation import activation
 from policies.cel.environment import Dialect
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import Check, CheckAnswer, Table
+from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.cel.program import Evaluation, compile_expression
 from policies.engine.interruption import Missing
 from webhook.cluster.api.client import connect

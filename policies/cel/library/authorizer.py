@@ -11,7 +11,7 @@ k8s.io/apimachinery's pkg/labels/selector.go and pkg/fields/selector.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from operator import attrgetter
@@ -22,7 +22,7 @@ from policies.cel.cost import LIST_CREATION, STRING_TRAVERSAL, STRUCT_CREATION, 
 from policies.cel.environment import Implementation, library
 from policies.cel.types import Type
 from policies.cel.values import CelError, Incomparable, Value, no_such_overload
-from policies.engine.interruption import Key, Missing
+from policies.engine.interruption import Key
 from policies.engine.match import Operator, SelectorRequirement
 from policies.golang.strconv import integer, trimmed
 from policies.kubernetes.name import is_dns_label, is_dns_subdomain, label_key, label_value
@@ -73,7 +73,7 @@ class Check(Key[CheckAnswer]):
     """The question whether a user may do something with a path, or without one with a resource in any version."""
 
     user: User
-    verb: str
+    verb: str = ""
     path: str | None = None
     api_group: str = ""
     resource: str = ""
@@ -101,21 +101,7 @@ class Decisions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of known answers."""
-
-    answers: Mapping[Check, CheckAnswer]
-
-    def answer(self, check: Check) -> CheckAnswer:
-        """The answer in the table. Raises Missing for any other check."""
-        answer = self.answers.get(check)
-        if answer is None:
-            raise Missing(check)
-        return answer
-
-
-# Values --------------------------------------------------------------------------------------------------------------
+# Values and functions ------------------------------------------------------------------------------------------------
 
 
 class _Unequal(Incomparable):
@@ -129,62 +115,37 @@ class _Unequal(Incomparable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Authorizer(_Unequal):
+class _Inquiry(_Unequal):
+    """A check while it is put together, and who answers it. The verb comes last."""
+
+    decisions: Decisions
+    check: Check
+
+
+class Authorizer(_Inquiry):
     """The value of `authorizer`: checks for one user."""
 
-    cel_type: ClassVar[Type] = AUTHORIZER
-    user: User
-    decisions: Decisions
+    cel_type = AUTHORIZER
+
+
+class _PathCheck(_Inquiry):
+    cel_type = PATH_CHECK
+
+
+class _GroupCheck(_Inquiry):
+    cel_type = GROUP_CHECK
+
+
+class ResourceCheck(_Inquiry):
+    """`authorizer.group('apps').resource('deployments')` and `authorizer.requestResource`."""
+
+    cel_type = RESOURCE_CHECK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PathCheck(_Unequal):
-    """`authorizer.path('/healthz')`."""
-
-    cel_type: ClassVar[Type] = PATH_CHECK
-    authorizer: Authorizer
-    path: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupCheck(_Unequal):
-    """`authorizer.group('apps')`."""
-
-    cel_type: ClassVar[Type] = GROUP_CHECK
-    authorizer: Authorizer
-    group: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ResourceCheck(_Unequal):
-    """`authorizer.group('apps').resource('deployments')` and `authorizer.requestResource`; selectors as text."""
-
-    cel_type: ClassVar[Type] = RESOURCE_CHECK
-    authorizer: Authorizer
-    group: str
-    resource: str
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    field_selector: str = ""
-    label_selector: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckDecision(_Unequal):
-    """The result of `check`."""
-
+class _Decision(_Unequal):
     cel_type: ClassVar[Type] = DECISION
     answer: CheckAnswer
-
-
-# Functions -----------------------------------------------------------------------------------------------------------
-
-
-def _path(target: Authorizer, path: str) -> PathCheck:
-    if not trimmed(path):
-        raise CelError("path must not be empty")
-    return PathCheck(target, path)
 
 
 def _service_account(target: Authorizer, namespace: str, name: str) -> Authorizer:
@@ -192,43 +153,23 @@ def _service_account(target: Authorizer, namespace: str, name: str) -> Authorize
         raise CelError("Invalid service account name")
     if not is_dns_label(namespace):
         raise CelError("Invalid service account namespace")
-    return Authorizer(service_account(namespace, name), target.decisions)
+    return Authorizer(target.decisions, Check(user=service_account(namespace, name)))
 
 
-def _resource(target: GroupCheck, resource: str) -> ResourceCheck:
-    if not trimmed(resource):
-        raise CelError("resource must not be empty")
-    return ResourceCheck(target.authorizer, target.group, resource)
+def _narrowed(field: str, read: Callable[[str], Any] = str, kind: type[_Inquiry] = ResourceCheck) -> Implementation:
+    """A function that sets one field of a check."""
+
+    def narrowed(target: _Inquiry, value: str) -> _Inquiry:
+        if field in ("path", "resource") and not trimmed(value):
+            raise CelError(f"{field} must not be empty")
+        changes: dict[str, Any] = {field: read(value)}
+        return kind(target.decisions, replace(target.check, **changes))
+
+    return narrowed
 
 
-def _with(field: str) -> Implementation:
-    """A function that sets one field of a ResourceCheck."""
-
-    def changed(target: ResourceCheck, value: str) -> ResourceCheck:
-        changes: dict[str, Any] = {field: value}
-        return replace(target, **changes)
-
-    return changed
-
-
-def _check_path(target: PathCheck, verb: str) -> CheckDecision:
-    check = Check(user=target.authorizer.user, verb=verb, path=target.path)
-    return CheckDecision(target.authorizer.decisions.answer(check))
-
-
-def _check_resource(target: ResourceCheck, verb: str) -> CheckDecision:
-    check = Check(
-        user=target.authorizer.user,
-        verb=verb,
-        api_group=target.group,
-        resource=target.resource,
-        subresource=target.subresource,
-        namespace=target.namespace,
-        name=target.name,
-        field_selector=field_requirements(target.field_selector),
-        label_selector=label_requirements(target.label_selector),
-    )
-    return CheckDecision(target.authorizer.decisions.answer(check))
+def _answered(target: _Inquiry, verb: str) -> _Decision:
+    return _Decision(target.decisions.answer(replace(target.check, verb=verb)))
 
 
 def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
@@ -236,37 +177,6 @@ def _selector_cost(arguments: Sequence[Value], _: Value) -> int:
     length = size(arguments[1])
     requirements = ceil(length * _REQUIREMENTS_PER_CHARACTER)
     return LIST_CREATION + ceil(length * STRING_TRAVERSAL) + requirements * _REQUIREMENT_COST
-
-
-# An expression cannot use the names of these types, because the reference does not register them.
-LIBRARY = library(
-    "kubernetes.authz",
-    ("authorizer_path: Authorizer.path(string) -> PathCheck", _path),
-    ("authorizer_group: Authorizer.group(string) -> GroupCheck", GroupCheck),
-    ("authorizer_serviceaccount: Authorizer.serviceAccount(string, string) -> Authorizer", _service_account),
-    ("groupcheck_resource: GroupCheck.resource(string) -> ResourceCheck", _resource),
-    ("resourcecheck_subresource: ResourceCheck.subresource(string) -> ResourceCheck", _with("subresource")),
-    ("resourcecheck_namespace: ResourceCheck.namespace(string) -> ResourceCheck", _with("namespace")),
-    ("resourcecheck_name: ResourceCheck.name(string) -> ResourceCheck", _with("name")),
-    ("pathcheck_check: PathCheck.check(string) -> Decision", _check_path, CHECK_COST),
-    ("resourcecheck_check: ResourceCheck.check(string) -> Decision", _check_resource, CHECK_COST),
-    ("decision_errored: Decision.errored() -> bool", lambda target: target.answer.error is not None),
-    ("decision_error: Decision.error() -> string", lambda target: target.answer.error or ""),
-    ("decision_allowed: Decision.allowed() -> bool", attrgetter("answer.allowed")),
-    ("decision_reason: Decision.reason() -> string", attrgetter("answer.reason")),
-    (
-        "authorizer_fieldselector: ResourceCheck.fieldSelector(string) -> ResourceCheck",
-        _with("field_selector"),
-        _selector_cost,
-    ),
-    (
-        "authorizer_labelselector: ResourceCheck.labelSelector(string) -> ResourceCheck",
-        _with("label_selector"),
-        _selector_cost,
-    ),
-    named={t.name.rpartition(".")[2]: t for t in (AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION)},
-    work=2.0,
-)
 
 
 Requirements = tuple[SelectorRequirement, ...]
@@ -308,7 +218,11 @@ def label_requirements(text: str) -> Requirements:
         if label_key(key) or any(map(label_value, values)) or (absent and (among or sign)):
             return ()
         if sign in ("<", ">"):
-            if not _is_int64(value):
+            try:
+                number = integer(value)
+            except OverflowError:
+                number = None
+            if number is None:
                 return ()
         elif among or sign:
             is_among: Operator = "NotIn" if among == "notin" or sign == "!=" else "In"
@@ -318,11 +232,44 @@ def label_requirements(text: str) -> Requirements:
     return tuple(sorted(requirements, key=lambda requirement: requirement.key))
 
 
-def _is_int64(text: str) -> bool:
-    try:
-        return integer(text) is not None
-    except OverflowError:
-        return False
+# An expression cannot use the names of these types, because the reference does not register them.
+LIBRARY = library(
+    "kubernetes.authz",
+    ("authorizer_path: Authorizer.path(string) -> PathCheck", _narrowed("path", kind=_PathCheck)),
+    ("authorizer_group: Authorizer.group(string) -> GroupCheck", _narrowed("api_group", kind=_GroupCheck)),
+    ("authorizer_serviceaccount: Authorizer.serviceAccount(string, string) -> Authorizer", _service_account),
+    (
+        "groupcheck_resource: GroupCheck.resource(string) -> ResourceCheck",
+        _narrowed("resource"),
+    ),
+    (
+        "resourcecheck_subresource: ResourceCheck.subresource(string) -> ResourceCheck",
+        _narrowed("subresource"),
+    ),
+    (
+        "resourcecheck_namespace: ResourceCheck.namespace(string) -> ResourceCheck",
+        _narrowed("namespace"),
+    ),
+    ("resourcecheck_name: ResourceCheck.name(string) -> ResourceCheck", _narrowed("name")),
+    ("pathcheck_check: PathCheck.check(string) -> Decision", _answered, CHECK_COST),
+    ("resourcecheck_check: ResourceCheck.check(string) -> Decision", _answered, CHECK_COST),
+    ("decision_errored: Decision.errored() -> bool", lambda target: target.answer.error is not None),
+    ("decision_error: Decision.error() -> string", lambda target: target.answer.error or ""),
+    ("decision_allowed: Decision.allowed() -> bool", attrgetter("answer.allowed")),
+    ("decision_reason: Decision.reason() -> string", attrgetter("answer.reason")),
+    (
+        "authorizer_fieldselector: ResourceCheck.fieldSelector(string) -> ResourceCheck",
+        _narrowed("field_selector", field_requirements),
+        _selector_cost,
+    ),
+    (
+        "authorizer_labelselector: ResourceCheck.labelSelector(string) -> ResourceCheck",
+        _narrowed("label_selector", label_requirements),
+        _selector_cost,
+    ),
+    named={t.name.rpartition(".")[2]: t for t in (AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION)},
+    work=2.0,
+)
 
 
 # SubjectAccessReview -------------------------------------------------------------------------------------------------
@@ -330,31 +277,16 @@ def _is_int64(text: str) -> bool:
 
 def subject_access_review(check: Check) -> dict[str, Any]:
     """The `spec` of an authorization.k8s.io/v1 SubjectAccessReview, as the webhook authorizer writes it."""
-    user = check.user
-    about = _set({"path": check.path, "verb": check.verb}) if check.path is not None else _resource_attributes(check)
-    spec = {
-        "user": user.name,
-        "uid": user.uid,
-        "groups": list(user.groups),
-        "extra": {key: list(values) for key, values in user.extra},
-    }
-    return {"resourceAttributes" if check.path is None else "nonResourceAttributes": about, **_set(spec)}
-
-
-def _resource_attributes(check: Check) -> dict[str, Any]:
-    return _set(
-        {
-            "namespace": check.namespace,
-            "verb": check.verb,
-            "group": check.api_group,
-            "version": "*",
-            "resource": check.resource,
-            "subresource": check.subresource,
-            "name": check.name,
-            "fieldSelector": _set({"requirements": [one.to_json() for one in check.field_selector]}),
-            "labelSelector": _set({"requirements": [one.to_json() for one in check.label_selector]}),
-        }
-    )
+    name, about = "nonResourceAttributes", _set({"path": check.path, "verb": check.verb})
+    if check.path is None:
+        selectors = {"fieldSelector": check.field_selector, "labelSelector": check.label_selector}
+        name, about = "resourceAttributes", _set({
+            "namespace": check.namespace, "verb": check.verb, "group": check.api_group, "version": "*",
+            "resource": check.resource, "subresource": check.subresource, "name": check.name,
+            **{field: _set({"requirements": [one.to_json() for one in own]}) for field, own in selectors.items()},
+        })  # fmt: skip
+    user, extra = check.user, {key: list(values) for key, values in check.user.extra}
+    return {name: about, **_set({"user": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra})}
 
 
 def _set(fields: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from support.builders import TODAY
+from support.cel.answers import Table
 from support.policies import nativeanswers
 from support.policies.admissionpolicies import GivenFacts
 
@@ -23,7 +24,7 @@ from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
 from policies.admissionpolicy.schema import built_in
 from policies.cel.environment import Dialect
-from policies.cel.library.authorizer import Check, CheckAnswer, Table, answer_of, subject_access_review
+from policies.cel.library.authorizer import Check, CheckAnswer, answer_of, subject_access_review
 from policies.engine.interruption import Missing
 from policies.engine.request import GroupVersionKind
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from support.cel.answers import Table
 
 from cluster.policycases.case import NAMESPACE, Ask, Case, Json
 from cluster.policycases.ours import SCOPES, World, read, request
@@ -15,7 +16,6 @@ from policies.admissionpolicy.evaluation.compilation import compile_policy
 from policies.admissionpolicy.evaluation.inputs import StaticParameters
 from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.schema import built_in
-from policies.cel.library.authorizer import Table
 from policies.engine import engine
 from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest

@@ -3,10 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.cel.answers import Table
 
 from policies.cel.activation import activation, requester, shown_namespace, shown_request
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import Table, User
+from policies.cel.library.authorizer import User
 
 EMPTY: dict[str, Any] = {
     "uid": "",

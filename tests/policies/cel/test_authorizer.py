@@ -6,18 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from support.cel.answers import Table
 
 from policies.cel.activation import activation
 from policies.cel.kubernetes import admission
-from policies.cel.library.authorizer import (
-    Check,
-    CheckAnswer,
-    Table,
-    User,
-    answer_of,
-    service_account,
-    subject_access_review,
-)
+from policies.cel.library.authorizer import Check, CheckAnswer, User, answer_of, service_account, subject_access_review
 from policies.cel.program import NO_VARIABLES, Evaluation, compile_expression
 from policies.engine.interruption import Missing
 from policies.engine.match import SelectorRequirement

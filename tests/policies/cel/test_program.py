@@ -6,13 +6,14 @@ from itertools import count
 from typing import Any
 
 import pytest
+from support.cel.answers import Table
 from support.cel.celrun import ENVIRONMENT, compiled, names
 
 from policies.cel import program as module
 from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generated
-from policies.cel.library.authorizer import Authorizer, Table, User
+from policies.cel.library.authorizer import Authorizer, Check, Table, User
 from policies.cel.program import NO_VARIABLES, Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import BudgetError, CelError
@@ -125,7 +126,7 @@ def test_the_clock_is_asked_where_turns_cost_little() -> None:
 def test_unanswered_checks_pass_through() -> None:
     """A check without an answer ends the evaluation as an exception, and is no failure that `||` absorbs."""
     program = compiled("authorizer.group('').resource('pods').check('get').allowed() || true")
-    given = names(authorizer=Authorizer(User("jane"), Table({})))
+    given = names(authorizer=Authorizer(Table({}), Check(user=User("jane"))))
     for evaluate in (program.evaluate, program.evaluate_exactly):
         with pytest.raises(Missing) as caught:
             evaluate(given)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from support.builders import TODAY
+from support.cel.answers import Table
 
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
@@ -20,7 +21,6 @@ from policies.admissionpolicy.model import (
     ParamKind,
     Policy,
 )
-from policies.cel.library.authorizer import Table
 from policies.engine.facts import StaticFacts
 from policies.engine.request import JsonObject
 

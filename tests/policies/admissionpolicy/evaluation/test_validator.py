@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.cel.answers import Table
 from support.policies.admissionpolicies import OBJECT, binding, inputs, parameters, policy, validating
 from support.policies.nativeanswers import FAILURE_ANNOTATION, audit_annotations
 
@@ -26,7 +27,7 @@ from policies.admissionpolicy.evaluation.validator import (
 )
 from policies.admissionpolicy.model import AuditAnnotation, Expression, NamedExpression, ParamRef, Validation
 from policies.cel.explain import shown
-from policies.cel.library.authorizer import CheckAnswer, Table
+from policies.cel.library.authorizer import CheckAnswer
 from policies.engine.interruption import Missing, TimeLimitError
 from policies.kubernetes.release import RELEASES, Release
 

@@ -5,12 +5,14 @@ Source: cel-go's common/stdlib/standard.go, common/types/duration.go, and Conver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from policies.cel import cost, types
-from policies.cel.environment import Implementation, Overload, Row, library
+from policies.cel.environment import Implementation, Overload, library
+from policies.cel.library.operators import unsigned as as_unsigned
+from policies.cel.library.operators import whole
 from policies.cel.patchtypes import JSONPatch
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, UINT_MAX, CelError, Duration, Timestamp, Uint, Value, type_of
@@ -21,7 +23,6 @@ from policies.golang.strconv import atoi, double, general, integer, unsigned
 _BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
     ("0", "f", "F", "false", "FALSE", "False"), False
 )
-_ANY = types.parameter("A")
 
 
 def _identity(value: Value) -> Value:
@@ -44,40 +45,23 @@ def _decoded(value: bytes) -> str:
         raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-def _encoded(value: str) -> bytes:
-    return value.encode(errors="surrogatepass")
+def _reading(read: Callable[[str], Value | None], target: Type, make: Implementation = _identity) -> Implementation:
+    """A conversion of texts. read: returns None, or raises OverflowError, for a text that is none of the type's."""
+
+    def converted(text: str) -> Value:
+        try:
+            value = read(text)
+        except OverflowError:
+            value = None
+        if value is None:
+            raise _impossible(types.STRING, target)
+        return make(value)
+
+    return converted
 
 
-def _text_to_bool(value: str) -> bool:
-    if value not in _BOOLEANS:
-        raise _impossible(types.STRING, types.BOOL)
-    return _BOOLEANS[value]
-
-
-def _text_to_int(value: str) -> int:
-    return _digits(integer, value, types.INT)
-
-
-def _text_to_uint(value: str) -> Uint:
-    return Uint(_digits(unsigned, value, types.UINT))
-
-
-def _digits(read: Callable[[str], int | None], value: str, target: Type) -> int:
-    try:
-        number = read(value)
-    except OverflowError:
-        number = None
-    if number is None:
-        raise _impossible(types.STRING, target)
-    return number
-
-
-def text_to_double(value: str) -> float:
-    """`double(value)` for a string."""
-    number = double(value)
-    if number is None:
-        raise _impossible(types.STRING, types.DOUBLE)
-    return number
+text_to_double = _reading(double, types.DOUBLE)
+"""`double(value)` for a string."""
 
 
 def text_to_index(text: str) -> int:
@@ -88,16 +72,15 @@ def text_to_index(text: str) -> int:
         raise CelError(str(error)) from None
 
 
-def _text_to_duration(value: str) -> Duration:
+def _parse_duration(value: str) -> int | None:
     spend(len(value) * 0.4)
-    nanoseconds = time.parse_duration(value)
-    if nanoseconds is None:
-        raise _impossible(types.STRING, types.DURATION)
-    return Duration(nanoseconds)
+    return time.parse_duration(value)
 
 
-def _text_to_timestamp(value: str) -> Timestamp:
+def _timestamp(value: str | int) -> Timestamp:
     try:
+        if isinstance(value, int):
+            return Timestamp(time.in_range(value) * time.SECOND)
         moment = time.parse_timestamp(value)
     except OverflowError as error:
         raise CelError(str(error)) from None
@@ -110,13 +93,6 @@ def _int_to_duration(_: int) -> Duration:
     raise _impossible(types.INT, types.DURATION)  # declared, but cel-go has no such conversion
 
 
-def _int_to_timestamp(value: int) -> Timestamp:
-    try:
-        return Timestamp(time.in_range(value) * time.SECOND)
-    except OverflowError as error:
-        raise CelError(str(error)) from None
-
-
 def _double_to_int(value: float) -> int:
     if not INT_MIN < value < float(INT_MAX):  # NaN and the least integer fail as well
         raise CelError("integer overflow")
@@ -127,18 +103,6 @@ def _double_to_uint(value: float) -> Uint:
     if not 0 <= value < float(UINT_MAX):
         raise CelError("unsigned integer overflow")
     return Uint(value)
-
-
-def _int_to_uint(value: int) -> Uint:
-    if value < 0:
-        raise CelError("unsigned integer overflow")
-    return Uint(value)
-
-
-def _uint_to_int(value: Uint) -> int:
-    if value > INT_MAX:
-        raise CelError("integer overflow")
-    return int(value)
 
 
 _TEXTS: dict[type, Callable[[Value], str]] = {
@@ -165,22 +129,22 @@ CONVERSION = library(
     "conversion",
     ("type: type(A) -> type(A)", _type),
     ("bool_to_bool: bool(bool) -> bool", _identity),
-    ("string_to_bool: bool(string) -> bool", _text_to_bool),
+    ("string_to_bool: bool(string) -> bool", _reading(_BOOLEANS.get, types.BOOL)),
     ("bytes_to_bytes: bytes(bytes) -> bytes", _identity),
-    ("string_to_bytes: bytes(string) -> bytes", _encoded, cost.of_first),
+    ("string_to_bytes: bytes(string) -> bytes", lambda text: text.encode(errors="surrogatepass"), cost.of_first),
     ("double_to_double: double(double) -> double", _identity),
     ("int64_to_double: double(int) -> double", float),
     ("string_to_double: double(string) -> double", text_to_double),
     ("uint64_to_double: double(uint) -> double", float),
     ("duration_to_duration: duration(duration) -> duration", _identity),
-    ("string_to_duration: duration(string) -> duration", _text_to_duration),
+    ("string_to_duration: duration(string) -> duration", _reading(_parse_duration, types.DURATION, Duration)),
     ("to_dyn: dyn(A) -> dyn", _identity),
     ("int64_to_int64: int(int) -> int", _identity),
     ("double_to_int64: int(double) -> int", _double_to_int),
     ("duration_to_int64: int(duration) -> int", lambda value: value.nanoseconds),
-    ("string_to_int64: int(string) -> int", _text_to_int),
+    ("string_to_int64: int(string) -> int", _reading(integer, types.INT)),
     ("timestamp_to_int64: int(timestamp) -> int", lambda value: value.nanoseconds // time.SECOND),
-    ("uint64_to_int64: int(uint) -> int", _uint_to_int),
+    ("uint64_to_int64: int(uint) -> int", lambda value: whole(int(value))),
     ("string_to_string: string(string) -> string", _identity),
     ("bool_to_string: string(bool) -> string", text_of),
     ("bytes_to_string: string(bytes) -> string", _decoded, cost.of_first),
@@ -190,12 +154,12 @@ CONVERSION = library(
     ("timestamp_to_string: string(timestamp) -> string", text_of),
     ("uint64_to_string: string(uint) -> string", int.__repr__),
     ("timestamp_to_timestamp: timestamp(timestamp) -> timestamp", _identity),
-    ("int64_to_timestamp: timestamp(int) -> timestamp", _int_to_timestamp),
-    ("string_to_timestamp: timestamp(string) -> timestamp", _text_to_timestamp),
+    ("int64_to_timestamp: timestamp(int) -> timestamp", _timestamp),
+    ("string_to_timestamp: timestamp(string) -> timestamp", _timestamp),
     ("uint64_to_uint64: uint(uint) -> uint", _identity),
     ("double_to_uint64: uint(double) -> uint", _double_to_uint),
-    ("int64_to_uint64: uint(int) -> uint", _int_to_uint),
-    ("string_to_uint64: uint(string) -> uint", _text_to_uint),
+    ("int64_to_uint64: uint(int) -> uint", as_unsigned),
+    ("string_to_uint64: uint(string) -> uint", _reading(unsigned, types.UINT, Uint)),
 )
 
 
@@ -204,23 +168,23 @@ _AWAY_FROM_THE_EDGE = timedelta(days=3)
 _UTC_NAMES = frozenset({"", "UTC", "Local"})  # a server's own zone is UTC
 
 
-def offset_at(zone: str, moment: int) -> int:
+def _offset_at(name: str, moment: int) -> int:
     """The offset of a zone from UTC at a moment, in seconds east: an IANA name, or `+01:30` as cel-go reads it."""
-    hours, colon, minutes = zone.partition(":")
-    if colon:
-        return _numeric(zone[0], text_to_index(hours), text_to_index(minutes))
-    return 0 if zone in _UTC_NAMES else _named(zone, moment)
-
-
-def _numeric(sign: str, hours: int, minutes: int) -> int:
-    """The offset in seconds. As in the reference, it has no bounds."""
-    return 60 * (hours * 60 - minutes if sign == "-" else hours * 60 + minutes)
-
-
-def _named(name: str, moment: int) -> int:
+    hours, colon, minutes = name.partition(":")
+    if colon:  # as in the reference, it has no bounds
+        hour, minute = text_to_index(hours), text_to_index(minutes)
+        return 60 * (hour * 60 - minute if name[0] == "-" else hour * 60 + minute)
+    if name in _UTC_NAMES:
+        return 0
     if ".." in name or name[0] in "/\\":
         raise CelError("time: invalid location name")
-    zone = _zone(name)
+    try:
+        zone = ZoneInfo(name)
+    except IsADirectoryError:
+        raise CelError("is a directory") from None
+    except (ZoneInfoNotFoundError, OSError, ValueError) as error:
+        is_invalid = isinstance(error, ValueError) and "\0" in name
+        raise CelError("invalid argument" if is_invalid else f"unknown time zone {name}") from None
     near = _EPOCH + timedelta(seconds=moment)
     try:
         local = near.astimezone(zone)
@@ -231,26 +195,15 @@ def _named(name: str, moment: int) -> int:
     return 0 if offset is None else offset // timedelta(seconds=1)
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except IsADirectoryError:
-        raise CelError("is a directory") from None
-    except ValueError:
-        raise CelError("invalid argument" if "\0" in name else f"unknown time zone {name}") from None
-    except (ZoneInfoNotFoundError, OSError):
-        raise CelError(f"unknown time zone {name}") from None
-
-
 def _milliseconds(moment: Timestamp, zone: str = "") -> int:
-    offset_at(zone, moment.nanoseconds // time.SECOND)  # the zone must exist
+    _offset_at(zone, moment.nanoseconds // time.SECOND)  # the zone must exist
     return moment.nanoseconds % time.SECOND // 10**6
 
 
 def _of_local(read: Callable[[time.CalendarFields], int]) -> Implementation:
     def part(moment: Timestamp, zone: str = "") -> int:
         second = moment.nanoseconds // time.SECOND
-        return read(time.fields(second, offset_at(zone, second)))
+        return read(time.fields(second, _offset_at(zone, second)))
 
     return part
 
@@ -278,16 +231,11 @@ _PARTS: tuple[tuple[str, str, Implementation], ...] = (
 )
 
 
-def _of_timestamps() -> Iterator[Row]:
-    for name, part, call in _PARTS:
-        yield f"timestamp_to_{part}: timestamp.{name}() -> int", call
-        zoned = "seconds_tz" if part == "seconds" else f"{part}_with_tz"
-        yield f"timestamp_to_{zoned}: timestamp.{name}(string) -> int", call
-
-
+_ZONED = {name: f"{part}_tz" if part == "seconds" else f"{part}_with_tz" for name, part, _ in _PARTS}
 TIME = library(
     "time",
-    *_of_timestamps(),
+    *((f"timestamp_to_{part}: timestamp.{name}() -> int", call) for name, part, call in _PARTS),
+    *((f"timestamp_to_{_ZONED[name]}: timestamp.{name}(string) -> int", call) for name, _, call in _PARTS),
     ("duration_to_hours: duration.getHours() -> int", _of_duration(time.HOUR)),
     ("duration_to_minutes: duration.getMinutes() -> int", _of_duration(time.MINUTE)),
     ("duration_to_seconds: duration.getSeconds() -> int", _of_duration(time.SECOND)),

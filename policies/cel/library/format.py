@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, size
-from policies.cel.environment import Implementation, library
+from policies.cel.environment import library
 from policies.cel.types import Type
 from policies.cel.values import NONE, Incomparable, Optional, Value
 from policies.golang.net import UrlError, parse_request_uri
@@ -31,11 +31,11 @@ from policies.kubernetes.name import (
     label_value,
 )
 
-UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"
-TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$"
+_UUID = r"(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$"
+_TIME = r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$"
 
-_IS_UUID = re.compile(UUID.removeprefix("(?i)"), re.IGNORECASE | re.ASCII)
-_IS_TIME = re.compile(TIME)
+_IS_UUID = re.compile(_UUID.removeprefix("(?i)"), re.IGNORECASE | re.ASCII)
+_IS_TIME = re.compile(_TIME)
 _IS_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _IS_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?+")
 
@@ -49,22 +49,12 @@ def uri(text: str) -> list[str]:
     return []
 
 
-def uuid(text: str) -> list[str]:
+def _uuid(text: str) -> list[str]:
     """The problems of a UUID of any version, with or without dashes."""
     return [] if len(text) <= 36 and _IS_UUID.fullmatch(text) else ["does not match the UUID format"]
 
 
-def base64(text: str) -> list[str]:
-    """The problems of bytes in base64 with padding. An empty text is invalid."""
-    return [] if text and _IS_BASE64.fullmatch(text) else ["invalid base64"]
-
-
-def date(text: str) -> list[str]:
-    """The problems of a date such as 2021-01-31."""
-    return [] if _is_date(text) else ["invalid date"]
-
-
-def datetime(text: str) -> list[str]:
+def _datetime(text: str) -> list[str]:
     """The problems of a timestamp in RFC 3339. The text after a second T is ignored."""
     day, *rest = text.lower().split("t", 2)
     clock = _IS_TIME.fullmatch(rest[0]) if rest and _is_date(day) else None
@@ -95,7 +85,7 @@ class Format(Incomparable):
     regex_size: int
 
 
-FORMATS = {
+_FORMATS = {
     "dns1123Label": Format("DNS1123Label", dns_label, 30),
     "dns1123Subdomain": Format("DNS1123Subdomain", dns_subdomain, 60),
     "dns1035Label": Format("DNS1035Label", dns1035_label, 30),
@@ -105,20 +95,16 @@ FORMATS = {
     "dns1035LabelPrefix": Format("DNS1035LabelPrefix", dns1035_label_prefix, 30),
     "labelValue": Format("LabelValue", label_value, 40),
     "uri": Format("URI", uri, 1103),
-    "uuid": Format("uuid", uuid, len(UUID)),
-    "byte": Format("byte", base64, 84),
-    "date": Format("date", date, len(TIME)),
-    "datetime": Format("datetime", datetime, len(TIME)),
+    "uuid": Format("uuid", _uuid, len(_UUID)),
+    "byte": Format("byte", lambda text: [] if text and _IS_BASE64.fullmatch(text) else ["invalid base64"], 84),
+    "date": Format("date", lambda text: [] if _is_date(text) else ["invalid date"], len(_TIME)),
+    "datetime": Format("datetime", _datetime, len(_TIME)),
 }
 
 
 def _validate(format_: Format, text: str) -> Optional:
     wrong = format_.check(text)
     return Optional(wrong) if wrong else NONE
-
-
-def _named(name: str) -> Optional:
-    return Optional(FORMATS[name]) if name in FORMATS else NONE
 
 
 def _of_validate(arguments: Sequence[Value], _: Value) -> int:
@@ -128,15 +114,17 @@ def _of_validate(arguments: Sequence[Value], _: Value) -> int:
     return text * ceil(arguments[0].regex_size * REGEX_LENGTH)
 
 
-def _constant(value: Format) -> Implementation:
-    return lambda: value
-
-
 LIBRARY = library(
     "kubernetes.format",
     ("format-validate: NamedFormat.validate(string) -> optional(list(string))", _validate, _of_validate),
-    ("format-named: format.named(string) -> optional(NamedFormat)", _named),
-    *((f"format.{name}: format.{name}() -> NamedFormat", _constant(value)) for name, value in FORMATS.items()),
+    (
+        "format-named: format.named(string) -> optional(NamedFormat)",
+        lambda name: Optional(_FORMATS[name]) if name in _FORMATS else NONE,
+    ),
+    *(
+        (f"format.{name}: format.{name}() -> NamedFormat", lambda value=value: value)
+        for name, value in _FORMATS.items()
+    ),
     named={"NamedFormat": TYPE},
     work=0.5,
 )

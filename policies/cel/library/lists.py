@@ -6,7 +6,7 @@ pkg/cel/library/lists.go. Costs are from k8s.io/apiserver's pkg/cel/library/cost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -16,11 +16,9 @@ from policies.cel import cost
 from policies.cel.environment import Implementation, Row, library
 from policies.cel.equality import alike, compare, contains, find
 from policies.cel.evaluation.run import show_key
+from policies.cel.library.operators import add
 from policies.cel.values import (
     ABSENT,
-    INT_MAX,
-    INT_MIN,
-    UINT_MAX,
     BudgetError,
     CelError,
     Duration,
@@ -61,28 +59,26 @@ def _slice(items: list[Value], start: int, end: int) -> list[Value]:
     return items[start:end]
 
 
-def _flatten(items: Value, *depth: Value) -> list[Value]:
-    if items.__class__ is not list or any(level.__class__ is not int for level in depth):
-        given = ", ".join(type_name(type_of(level)) for level in depth)
+def _flatten(items: Value, *levels: Value) -> list[Value]:
+    if items.__class__ is not list or any(level.__class__ is not int for level in levels):
+        given = ", ".join(type_name(type_of(level)) for level in levels)
         raise CelError(f"no such overload: {type_name(type_of(items))}.flatten({given})")
-    if depth and depth[0] < 0:
+    depth = levels[0] if levels else 1
+    if depth < 0:
         raise CelError("level must be non-negative")
-    return _flattened(items, *depth)
-
-
-def _flattened(items: list[Value], depth: int = 1) -> list[Value]:
-    while depth > 0 and list in set(map(type, items)):
+    kept: list[Value] = items
+    while depth > 0 and list in set(map(type, kept)):
         flat: list[Value] = []
-        spend(len(items) * 0.1)
-        for item in items:
+        spend(len(kept) * 0.1)
+        for item in kept:
             if item.__class__ is list:
                 flat += item
             else:
                 flat.append(item)
             if len(flat) > _LONGEST:
                 raise BudgetError(len(flat))
-        items, depth = flat, depth - 1
-    return items
+        kept, depth = flat, depth - 1
+    return kept
 
 
 def _sort(items: Value) -> list[Value]:
@@ -126,10 +122,6 @@ def unbounded_range(count: int) -> list[Value]:
         raise BudgetError(count + _CALL)
     spend(count * 0.03)
     return list(range(count))
-
-
-def _reverse(items: list[Value]) -> list[Value]:
-    return items[::-1]
 
 
 def _distinct(items: list[Value]) -> list[Value]:
@@ -183,7 +175,7 @@ CEL_LISTS = library(
         for name, of in _SORTABLE.items()
     ),
     ("lists_range: lists.range(int) -> list(int)", _range, _of_result),
-    ("list_reverse: list(T).reverse() -> list(T)", _reverse, _of_result),
+    ("list_reverse: list(T).reverse() -> list(T)", lambda items: items[::-1], _of_result),
     ("list_distinct: list(T).distinct() -> list(T)", _distinct, _of_pairs),
     calls={"flatten": _flatten, "sort": _sort, "@sortByAssociatedKeys": _sort_by_keys},
     costs={"sort": 1, "@sortByAssociatedKeys": 1},
@@ -226,29 +218,12 @@ def _extreme(choose: Callable[..., Value], replaced_at: int, items: list[Value])
     return best
 
 
-def _sum_of_doubles(items: list[Value]) -> float:
-    total = 0.0
-    for item in items:
-        if item.__class__ is not float:
-            raise no_such_overload()
-        total += item
-    return total
-
-
-def _nanoseconds(item: Value) -> int:
-    if item.__class__ is not Duration:
-        raise no_such_overload()
-    return int(item.nanoseconds)
-
-
-def _total(kind: type[int], items: Iterable[Value], low: int, high: int, failure: str) -> int:
-    total = 0
+def _total(kind: type, items: list[Value], start: Value = 0) -> Value:
+    total = start
     for item in items:
         if item.__class__ is not kind:
             raise no_such_overload()
-        total += int(item)
-        if not low <= total <= high:
-            raise CelError(failure)
+        total = add(total, item)
     return total
 
 
@@ -261,10 +236,10 @@ def _last_index_of(items: list[Value], item: Value) -> int:
 
 
 _SUMS: dict[str, Implementation] = {
-    "int": lambda items: _total(int, items, INT_MIN, INT_MAX, "integer overflow"),
-    "uint": lambda items: Uint(_total(Uint, items, 0, UINT_MAX, "unsigned integer overflow")),
-    "double": _sum_of_doubles,
-    "duration": lambda items: Duration(_total(int, map(_nanoseconds, items), INT_MIN, INT_MAX, "integer overflow")),
+    "int": lambda items: _total(int, items),
+    "uint": lambda items: _total(Uint, items, Uint(0)),
+    "double": lambda items: _total(float, items, 0.0),
+    "duration": lambda items: _total(Duration, items, Duration(0)),
 }
 
 
@@ -297,14 +272,6 @@ def _contains(items: list[Value], part: list[Value]) -> bool:
     return all(contains(items, item) for item in part)
 
 
-def _equivalent(left: list[Value], right: list[Value]) -> bool:
-    return _contains(left, right) and _contains(right, left)
-
-
-def _intersects(left: list[Value], right: list[Value]) -> bool:
-    return any(contains(right, item) for item in left)
-
-
 def _bounded(
     call: Callable[[list[Value], list[Value]], bool], passes: int
 ) -> tuple[Implementation, Callable[[Sequence[Value], Value], int]]:
@@ -325,8 +292,14 @@ def _bounded(
 SETS = library(
     "sets",
     ("list_sets_contains_list: sets.contains(list(T), list(T)) -> bool", *_bounded(_contains, 1)),
-    ("list_sets_equivalent_list: sets.equivalent(list(T), list(T)) -> bool", *_bounded(_equivalent, 2)),
-    ("list_sets_intersects_list: sets.intersects(list(T), list(T)) -> bool", *_bounded(_intersects, 1)),
+    (
+        "list_sets_equivalent_list: sets.equivalent(list(T), list(T)) -> bool",
+        *_bounded(lambda left, right: _contains(left, right) and _contains(right, left), 2),
+    ),
+    (
+        "list_sets_intersects_list: sets.intersects(list(T), list(T)) -> bool",
+        *_bounded(lambda left, right: any(contains(right, item) for item in left), 1),
+    ),
 )
 
 

@@ -5,7 +5,7 @@ Sources: k8s.io/apiserver's pkg/cel/library and pkg/cel: ip.go, cidr.go, urls.go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from operator import attrgetter
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import of_first, of_first_twice, traversal
-from policies.cel.environment import library, succeeds
+from policies.cel.environment import Cost, library, succeeds
 from policies.cel.library.format import uri
 from policies.cel.types import Type
 from policies.cel.values import CelError, Incomparable, Value, no_such_overload
@@ -66,17 +66,20 @@ def parse_ip(text: str) -> IP:
     return IP(address)
 
 
-def _is_canonical(text: str) -> bool:
-    return str(parse_ip(text)) == text
+def _within(four: tuple[int, int], six: tuple[int, int]) -> Callable[[IP], bool]:
+    """Whether an address begins with some bits. four, six: how many bits are below those in IPv4 and IPv6, and they."""
+
+    def is_within(ip: IP) -> bool:
+        below, start = four if ip.address.bits == IPV4_BITS else six
+        return ip.address.number >> below == start
+
+    return is_within
 
 
-def _is_unspecified(ip: IP) -> bool:
-    return ip.address.number == 0
-
-
-def _is_loopback(ip: IP) -> bool:
-    address = ip.address
-    return address.number >> 24 == 127 if address.bits == IPV4_BITS else address.number == 1
+_is_unspecified = _within((0, 0), (0, 0))
+_is_loopback = _within((24, 127), (0, 1))
+_is_multicast = _within((28, 0xE), (120, 0xFF))
+_is_link_local_unicast = _within((16, 0xA9FE), (118, 0xFE80 >> 6))  # 169.254.0.0/16, fe80::/10
 
 
 def _is_link_local_multicast(ip: IP) -> bool:
@@ -84,18 +87,6 @@ def _is_link_local_multicast(ip: IP) -> bool:
     if address.bits == IPV4_BITS:
         return address.number >> 8 == 0xE00000  # 224.0.0.0/24
     return (address.number >> 112) & 0xFF0F == 0xFF02
-
-
-def _is_link_local_unicast(ip: IP) -> bool:
-    address = ip.address
-    if address.bits == IPV4_BITS:
-        return address.number >> 16 == 0xA9FE  # 169.254.0.0/16
-    return address.number >> 118 == 0xFE80 >> 6  # fe80::/10
-
-
-def _is_multicast(ip: IP) -> bool:
-    address = ip.address
-    return address.number >> 28 == 0xE if address.bits == IPV4_BITS else address.number >> 120 == 0xFF
 
 
 def _is_global_unicast(ip: IP) -> bool:
@@ -108,7 +99,7 @@ IPS = library(
     "kubernetes.net.ip",
     ("string_to_ip: ip(string) -> net.IP", parse_ip, of_first),
     ("ip_family: net.IP.family() -> int", lambda ip: 4 if ip.address.bits == IPV4_BITS else 6),
-    ("ip_is_canonical: ip.isCanonical(string) -> bool", _is_canonical, of_first_twice),
+    ("ip_is_canonical: ip.isCanonical(string) -> bool", lambda text: str(parse_ip(text)) == text, of_first_twice),
     ("ip_is_unspecified: net.IP.isUnspecified() -> bool", _is_unspecified),
     ("ip_is_loopback: net.IP.isLoopback() -> bool", _is_loopback),
     ("ip_is_link_local_multicast: net.IP.isLinkLocalMulticast() -> bool", _is_link_local_multicast),
@@ -160,24 +151,17 @@ def _same_network(network: CIDR, other: Address, length: int) -> bool:
     return address.bits == other.bits and (address.number ^ other.number) >> (address.bits - length) == 0
 
 
-def _contains_ip(network: CIDR, address: IP) -> bool:
-    return _same_network(network, address.address, network.length)
-
-
-def _contains_ip_text(network: CIDR, text: str) -> bool:
+def _contains_ip(network: CIDR, ip: IP | str) -> bool:
     try:
-        address = parse_ip(text)
+        address = (parse_ip(ip) if isinstance(ip, str) else ip).address
     except CelError:
         raise no_such_overload() from None  # the reference loses the message here
-    return _contains_ip(network, address)
+    return _same_network(network, address, network.length)
 
 
-def _contains_cidr(network: CIDR, other: CIDR) -> bool:
+def _contains_cidr(network: CIDR, other: CIDR | str) -> bool:
+    other = parse_network(other) if isinstance(other, str) else other
     return network.length <= other.length and _same_network(network, other.address, network.length)
-
-
-def _contains_cidr_text(network: CIDR, text: str) -> bool:
-    return _contains_cidr(network, parse_network(text))
 
 
 def _masked(network: CIDR) -> CIDR:
@@ -186,24 +170,21 @@ def _masked(network: CIDR) -> CIDR:
     return CIDR(Address(address.number >> host << host, address.bits), network.length)
 
 
-def _of_contains_ip_text(arguments: Sequence[Value], result: Value) -> int:
-    return of_first_twice(arguments, result) + traversal(arguments[1])
-
-
 def _of_contains_cidr(arguments: Sequence[Value], result: Value) -> int:
     return of_first_twice(arguments, result) + traversal(arguments[0]) + 1
 
 
-def _of_contains_cidr_text(arguments: Sequence[Value], result: Value) -> int:
-    return _of_contains_cidr(arguments, result) + traversal(arguments[1])
+def _with_text(own: Cost) -> Cost:
+    """The cost of a call that reads its second argument first."""
+    return lambda arguments, result: own(arguments, result) + traversal(arguments[1])
 
 
 CIDRS = library(
     "kubernetes.net.cidr",
     ("string_to_cidr: cidr(string) -> net.CIDR", parse_network, of_first),
-    ("cidr_contains_ip_string: net.CIDR.containsIP(string) -> bool", _contains_ip_text, _of_contains_ip_text),
+    ("cidr_contains_ip_string: net.CIDR.containsIP(string) -> bool", _contains_ip, _with_text(of_first_twice)),
     ("cidr_contains_ip_ip: net.CIDR.containsIP(net.IP) -> bool", _contains_ip, of_first_twice),
-    ("cidr_contains_cidr_string: net.CIDR.containsCIDR(string) -> bool", _contains_cidr_text, _of_contains_cidr_text),
+    ("cidr_contains_cidr_string: net.CIDR.containsCIDR(string) -> bool", _contains_cidr, _with_text(_of_contains_cidr)),
     ("cidr_contains_cidr: net.CIDR.containsCIDR(net.CIDR) -> bool", _contains_cidr, _of_contains_cidr),
     ("cidr_ip: net.CIDR.ip() -> net.IP", lambda network: IP(network.address), 1),
     ("cidr_prefix_length: net.CIDR.prefixLength() -> int", attrgetter("length")),
@@ -237,7 +218,11 @@ class URL(Incomparable):
         return text_of(self.parts.text)
 
 
-def read_url(text: str) -> URL:
+def _query(url: URL) -> dict[str, list[str]]:
+    return {text_of(name): list(map(text_of, values)) for name, values in url.parts.parameters().items()}
+
+
+def _read_url(text: str) -> URL:
     """The URL in a text: absolute, or a path from the root. Raises CelError with the reference's message."""
     try:
         parse_request_uri(text)
@@ -246,13 +231,9 @@ def read_url(text: str) -> URL:
         raise CelError(f"URL parse error during conversion from string: {error}") from None
 
 
-def _query(url: URL) -> dict[str, list[str]]:
-    return {text_of(name): list(map(text_of, values)) for name, values in url.parts.parameters().items()}
-
-
 URLS = library(
     "kubernetes.urls",
-    ("string_to_url: url(string) -> URL", read_url, of_first),
+    ("string_to_url: url(string) -> URL", _read_url, of_first),
     ("url_get_scheme: URL.getScheme() -> string", lambda url: text_of(url.parts.scheme)),
     ("url_get_host: URL.getHost() -> string", lambda url: text_of(url.parts.host)),
     ("url_get_hostname: URL.getHostname() -> string", lambda url: text_of(url.parts.hostname)),
@@ -265,12 +246,12 @@ URLS = library(
 )
 
 
-def escape_key(key: str) -> str:
+def _escape_key(key: str) -> str:
     """A key as in a JSON Pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")
 
 
 JSONPATCH = library(
     "kubernetes.jsonpatch",
-    ("string_jsonpatch_escapeKey_string: jsonpatch.escapeKey(string) -> string", escape_key, of_first),
+    ("string_jsonpatch_escapeKey_string: jsonpatch.escapeKey(string) -> string", _escape_key, of_first),
 )

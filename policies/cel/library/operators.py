@@ -36,7 +36,7 @@ from policies.engine.interruption import spend
 SECOND = 1_000_000_000
 _FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799  # 0001-01-01T00:00:00Z, 9999-12-31T23:59:59Z
 
-_CONCATENATED = (str, bytes, list)
+_CONCATENATED, _NUMBERS, _TIMES = (str, bytes, list), (int, Uint, float), (Duration, Timestamp)
 
 
 def whole(value: int) -> int:
@@ -76,16 +76,15 @@ def add(left: Value, right: Value) -> Value:
     if {kind, other} == {Duration, Timestamp}:
         moment = left if kind is Timestamp else right
         return _moment(left.nanoseconds + right.nanoseconds, moment.offset)
-    if kind in _ADDABLE:
-        raise no_such_overload()
-    raise lacking("_+_", left)
+    raise _unfit("_+_", left, (*_NUMBERS, *_CONCATENATED, *_TIMES))
 
 
-_ADDABLE = (int, Uint, float, str, bytes, list, Duration, Timestamp)
+def _unfit(operator: str, left: Value, kinds: tuple[type, ...]) -> CelError:
+    """The error for the values of an operator that has kinds of values on its left."""
+    return no_such_overload() if left.__class__ in kinds else lacking(operator, left)
 
 
-def subtract(left: Value, right: Value) -> Value:
-    """`left - right`."""
+def _subtract(left: Value, right: Value) -> Value:
     kind, other = left.__class__, right.__class__
     if kind is other:
         if kind is int:
@@ -99,13 +98,10 @@ def subtract(left: Value, right: Value) -> Value:
     if kind is Timestamp and other is Duration:
         whole(-right.nanoseconds)
         return _moment(left.nanoseconds - right.nanoseconds, left.offset)
-    if kind in (int, Uint, float, Duration, Timestamp):
-        raise no_such_overload()
-    raise lacking("_-_", left)
+    raise _unfit("_-_", left, (*_NUMBERS, *_TIMES))
 
 
-def multiply(left: Value, right: Value) -> Value:
-    """`left * right`."""
+def _multiply(left: Value, right: Value) -> Value:
     kind = left.__class__
     if kind is right.__class__:
         if kind is int:
@@ -114,36 +110,26 @@ def multiply(left: Value, right: Value) -> Value:
             return left * right
         if kind is Uint:
             return unsigned(int(left) * int(right))
-    if kind in (int, Uint, float):
-        raise no_such_overload()
-    raise lacking("_*_", left)
+    raise _unfit("_*_", left, _NUMBERS)
 
 
-def divide(left: Value, right: Value) -> Value:
+def _divide(left: Value, right: Value) -> Value:
     """`left / right`. Integers round towards zero; doubles follow IEEE 754."""
     kind = left.__class__
     if kind is right.__class__:
         if kind is float:
-            return _divide_doubles(left, right)
+            if right != 0.0:
+                return left / right
+            return nan if isnan(left) or left == 0.0 else inf * copysign(1.0, left) * copysign(1.0, right)
         if kind in (int, Uint):
             if right == 0:
                 raise CelError("division by zero")
             quotient = abs(left) // abs(right)
             return Uint(quotient) if kind is Uint else whole(quotient if (left < 0) == (right < 0) else -quotient)
-    if kind in (int, Uint, float):
-        raise no_such_overload()
-    raise lacking("_/_", left)
+    raise _unfit("_/_", left, _NUMBERS)
 
 
-def _divide_doubles(left: float, right: float) -> float:
-    if right != 0.0:
-        return left / right
-    if isnan(left) or left == 0.0:
-        return nan
-    return inf * copysign(1.0, left) * copysign(1.0, right)
-
-
-def modulo(left: Value, right: Value) -> Value:
+def _modulo(left: Value, right: Value) -> Value:
     """`left % right`, with the sign of the left side."""
     kind = left.__class__
     if kind is right.__class__ and kind in (int, Uint):
@@ -153,13 +139,10 @@ def modulo(left: Value, right: Value) -> Value:
             raise CelError("integer overflow")
         rest = abs(left) % abs(right)
         return Uint(rest) if kind is Uint else (rest if left >= 0 else -rest)
-    if kind in (int, Uint):
-        raise no_such_overload()
-    raise lacking("_%_", left)
+    raise _unfit("_%_", left, (int, Uint))
 
 
-def negate(value: Value) -> Value:
-    """`-value`."""
+def _negate(value: Value) -> Value:
     kind = value.__class__
     if kind is int:
         return whole(-value)
@@ -167,9 +150,7 @@ def negate(value: Value) -> Value:
         return -value
     if kind is Duration:
         return Duration(whole(-value.nanoseconds))
-    if kind is bool:
-        raise no_such_overload()
-    raise lacking("-_", value)
+    raise _unfit("-_", value, (bool,))
 
 
 def _concatenation(arguments: Sequence[Value], _: Value) -> int:
@@ -203,7 +184,7 @@ ARITHMETIC = library(
     "subtract_timestamp_duration: _-_(timestamp, duration) -> timestamp",
     "subtract_timestamp_timestamp: _-_(timestamp, timestamp) -> duration",
     "subtract_uint64: _-_(uint, uint) -> uint",
-    calls={"_+_": add, "_/_": divide, "_%_": modulo, "_*_": multiply, "-_": negate, "_-_": subtract},
+    calls={"_+_": add, "_/_": _divide, "_%_": _modulo, "_*_": _multiply, "-_": _negate, "_-_": _subtract},
 )
 
 
@@ -258,8 +239,7 @@ def length(value: Value) -> int:
     raise lacking("size", value)
 
 
-def opposite(value: Value) -> bool:
-    """`!value`."""
+def _opposite(value: Value) -> bool:
     if value.__class__ is not bool:
         raise no_such_overload()
     return not value
@@ -319,31 +299,23 @@ RELATIONS = library(
     "size_string: size(string) -> int",
     "string_size: string.size() -> int",
     calls={
-        "!_": opposite, "_==_": equal, "_!=_": different, "@in": is_in, "size": length, **comparisons(total=False),
+        "!_": _opposite, "_==_": equal, "_!=_": different, "@in": is_in, "size": length, **comparisons(total=False),
     },
 )  # fmt: skip
-
-
-_ZERO_LENGTH = (str, bytes, list, dict)
-_NUMBERS = (bool, int, Uint, float)
-
-
-def of_non_zero(value: Value) -> Optional:
-    """`optional.ofNonZeroValue(value)`, which is none for null, false, 0, and an empty text, list or map."""
-    if value is None:
-        return NONE
-    kind = value.__class__
-    zero = kind in (*_ZERO_LENGTH, *_NUMBERS) and not value
-    zero = zero or (kind is Duration and value.nanoseconds == 0)
-    zero = zero or (kind is Timestamp and value.nanoseconds == _ZERO_TIME)
-    return NONE if zero else Optional(value)
 
 
 _ZERO_TIME = _FIRST_SECOND * SECOND  # Go's zero time
 
 
-def value_of(optional: Optional) -> Value:
-    """`optional.value()`."""
+def _of_non_zero(value: Value) -> Optional:
+    """`optional.ofNonZeroValue(value)`, which is none for null, false, 0, and an empty text, list or map."""
+    kind = value.__class__
+    is_zero = value is None or (kind in (bool, dict, *_NUMBERS, *_CONCATENATED) and not value)
+    is_zero = is_zero or (kind is Duration and value.nanoseconds == 0)
+    return NONE if is_zero or (kind is Timestamp and value.nanoseconds == _ZERO_TIME) else Optional(value)
+
+
+def _value_of(optional: Optional) -> Value:
     if optional.value is ABSENT:
         raise CelError("optional.none() dereference")
     return optional.value
@@ -359,9 +331,9 @@ def _unwrap(values: list[Value]) -> list[Value]:
 OPTIONAL = library(
     "optional",
     ("optional_of: optional.of(V) -> optional(V)", Optional),
-    ("optional_ofNonZeroValue: optional.ofNonZeroValue(V) -> optional(V)", of_non_zero),
+    ("optional_ofNonZeroValue: optional.ofNonZeroValue(V) -> optional(V)", _of_non_zero),
     ("optional_none: optional.none() -> optional(V)", lambda: NONE),
-    ("optional_value: optional(V).value() -> V", value_of),
+    ("optional_value: optional(V).value() -> V", _value_of),
     ("optional_hasValue: optional(V).hasValue() -> bool", lambda optional: optional.value is not ABSENT),
     "optional_or_optional: optional(V).or(optional(V)) -> optional(V)",
     "optional_orValue_value: optional(V).orValue(V) -> V",

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from policies.cel import types
 from policies.cel.cost import of_first
-from policies.cel.environment import Implementation, library, succeeds
+from policies.cel.environment import library, succeeds
 from policies.cel.types import Type
 from policies.cel.values import INT_MAX, INT_MIN, CelError, Incomparable, no_such_overload
 from policies.engine.interruption import spend
@@ -35,15 +35,7 @@ class Small:
     @property
     def decimal(self) -> Decimal:
         """The same number."""
-        return scaled(self.value, self.scale)
-
-    def integer(self) -> int | None:
-        """The number as a 64-bit integer; None if it is not whole or is too large."""
-        return None if self.scale < 0 else shifted(self.value, self.scale)
-
-    def large(self) -> Large:
-        """The same number in the unlimited form."""
-        return Large(self.decimal, -self.scale)
+        return EXACT.scaleb(Decimal(self.value), self.scale) if self.scale else Decimal(self.value)
 
     def plus(self, other: Small) -> Small | None:
         """The sum; None if it needs more than 64 bits."""
@@ -52,8 +44,8 @@ class Small:
         if self.value == 0:
             return other
         scale = min(self.scale, other.scale)
-        left = shifted(self.value, self.scale - scale)
-        right = shifted(other.value, other.scale - scale)
+        left = _shifted(self.value, self.scale - scale)
+        right = _shifted(other.value, other.scale - scale)
         if left is None or right is None or not INT_MIN <= left + right <= INT_MAX:
             return None
         return Small(left + right, scale)
@@ -82,12 +74,7 @@ class Large:
 Amount = Small | Large
 
 
-def scaled(value: int, scale: int) -> Decimal:
-    """`value * 10**scale`, exactly."""
-    return EXACT.scaleb(Decimal(value), scale) if scale else Decimal(value)
-
-
-def shifted(value: int, scale: int) -> int | None:
+def _shifted(value: int, scale: int) -> int | None:
     """`value * 10**scale` for a non-negative scale; None if it needs more than 64 bits."""
     if value == 0 or scale <= 0:
         return value
@@ -101,7 +88,7 @@ def _sum(left: Decimal, right: Decimal) -> Decimal:
     if left and right:
         top = max(left.adjusted(), right.adjusted())
         bottom = min(_exponent(left), _exponent(right))
-        known = max(len_digits(left), len_digits(right))
+        known = max(_len_digits(left), _len_digits(right))
         if top - bottom > known + _DIGITS_LIMIT:
             raise CelError("quantities are too far apart to add")
     return EXACT.add(left, right)
@@ -112,7 +99,7 @@ def _exponent(number: Decimal) -> int:
     return exponent if isinstance(exponent, int) else 0
 
 
-def len_digits(number: Decimal) -> int:
+def _len_digits(number: Decimal) -> int:
     """The number of digits of a number, without its power of ten."""
     return number.adjusted() - _exponent(number) + 1
 
@@ -131,7 +118,7 @@ def round_up(number: Decimal, places: int) -> Decimal:
     return number.quantize(Decimal(1).scaleb(-places), ROUND_UP, EXACT)
 
 
-def approximate(amount: Amount) -> float:
+def _approximate(amount: Amount) -> float:
     """The double nearest to an amount, as the reference computes it: first the digits, then the power of ten."""
     if isinstance(amount, Small):
         return float(amount.value) if amount.scale == 0 else float(amount.value) * _power(amount.scale)
@@ -155,7 +142,7 @@ def _power(exponent: int) -> float:
     return float(f"1e-{32 * high}") / float(f"1e{low}")
 
 
-def without_factors(number: Decimal, factor: int) -> tuple[Decimal, int]:
+def _without_factors(number: Decimal, factor: int) -> tuple[Decimal, int]:
     """A whole number divided by a factor as often as possible, and the number of divisions."""
     times, by = 0, Decimal(factor)
     while number and not EXACT.remainder(number, by):
@@ -219,14 +206,31 @@ def parse(text: str, most: int = _DIGITS) -> Quantity:
     if not match or not text:
         raise CelError(_WRONG)
     number, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
-    form, exponent = _suffix(suffix)
-    small = _small(whole, fraction, form, exponent, most)
-    if small is None or small.value > INT_MAX + number.startswith("-"):
+    # The form of the suffix, and its exponent of ten or of two.
+    if suffix in _DECIMAL:
+        form, exponent = Form.DECIMAL, _DECIMAL[suffix]
+    elif suffix in _BINARY:
+        form, exponent = Form.BINARY, _BINARY[suffix]
+    elif (powers := _EXPONENT.fullmatch(suffix)) and len(powers[1]) <= _LONGEST_EXPONENT:
+        form, exponent = Form.EXPONENT, int(powers[1])
+    else:
+        raise CelError(_WRONG_SUFFIX)
+    # Without its sign the amount may need more than 64 bits, or a smaller unit than nano.
+    digits, is_negative = whole + fraction, number.startswith("-")
+    if form is Form.BINARY:
+        fits = not fraction and len(whole) + exponent * 3 // 10 <= 14
+        small = Small(int(whole) << exponent if fits else 0, 0)
+    else:
+        small = Small(int(digits) if len(digits) <= most else 0, exponent - len(fraction))
+        fits = len(digits) <= most and small.scale >= -_PLACES
+    if not fits or small.value > INT_MAX + is_negative:
         return _large(number, form, exponent, exact=most == _DIGITS)
-    if number.startswith("-"):
-        small = small.negated()
-    is_kept = len(whole + fraction) <= _FORMER_DIGITS and _is_canonical(whole + fraction, small, form, exponent)
-    return Quantity(small, form, text if is_kept else "")
+    if form is Form.BINARY:
+        is_canonical = bool((small.value >> exponent) & 7)
+    else:
+        is_canonical = small.scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    is_kept = is_canonical and len(digits) <= _FORMER_DIGITS
+    return Quantity(small.negated() if is_negative else small, form, text if is_kept else "")
 
 
 _remembered = lru_cache(maxsize=1024)(parse)
@@ -241,36 +245,6 @@ def read(text: str, most: int = _DIGITS) -> Quantity:
 def read_formerly(text: str) -> Quantity:
     """The quantity in a text before 1.38, which kept fewer digits in 64 bits."""
     return read(text, _FORMER_DIGITS)
-
-
-def _suffix(suffix: str) -> tuple[Form, int]:
-    """The form of a suffix, and its exponent of ten or of two."""
-    if suffix in _DECIMAL:
-        return Form.DECIMAL, _DECIMAL[suffix]
-    if suffix in _BINARY:
-        return Form.BINARY, _BINARY[suffix]
-    match = _EXPONENT.fullmatch(suffix)
-    if not match or len(match[1]) > _LONGEST_EXPONENT:
-        raise CelError(_WRONG_SUFFIX)
-    return Form.EXPONENT, int(match[1])
-
-
-def _small(whole: str, fraction: str, form: Form, exponent: int, most: int) -> Small | None:
-    """The amount without its sign; None if it needs more than 64 bits or a smaller unit than nano."""
-    digits = len(whole) + len(fraction)
-    if form is Form.BINARY:
-        room = 15 - len(whole) - exponent * 3 // 10 - 1
-        return None if fraction or room < 0 else Small(int(whole) << exponent, 0)
-    scale = exponent - len(fraction)
-    if digits > most or scale < -_PLACES:
-        return None
-    return Small(int(whole + fraction), scale)
-
-
-def _is_canonical(digits: str, small: Small, form: Form, exponent: int) -> bool:
-    if form is Form.BINARY:
-        return bool((abs(small.value) >> exponent) & 7)
-    return small.scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
 def _large(text: str, form: Form, exponent: int, *, exact: bool) -> Quantity:
@@ -305,7 +279,7 @@ def _canonical(quantity: Quantity) -> str:
     if form is Form.BINARY and (abs(number) < 1024 or round_up(number, 0) != number):
         form = Form.DECIMAL
     if form is Form.BINARY:
-        mantissa, times = without_factors(EXACT.to_integral_value(number), 1024)
+        mantissa, times = _without_factors(EXACT.to_integral_value(number), 1024)
         return f"{mantissa:f}{_BINARY_SUFFIX.get(times * 10, '')}"
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):  # never: no quantity is infinite or NaN
@@ -314,21 +288,15 @@ def _canonical(quantity: Quantity) -> str:
     stripped = text.rstrip("0")
     exponent += len(text) - len(stripped)
     extra = exponent % 3
-    suffix = _exponent_suffix(exponent - extra) if form is Form.EXPONENT else _DECIMAL_SUFFIX.get(exponent - extra, "")
+    power = exponent - extra
+    suffix = (f"e{power}" if power else "") if form is Form.EXPONENT else _DECIMAL_SUFFIX.get(power, "")
     return f"{'-' if sign else ''}{stripped}{'0' * extra}{suffix}"
 
 
-def _exponent_suffix(exponent: int) -> str:
-    return f"e{exponent}" if exponent else ""
-
-
-def _sign(quantity: Quantity) -> int:
-    number = quantity.amount.decimal
-    return (number > 0) - (number < 0)
-
-
 def _integer(quantity: Quantity) -> int | None:
-    return quantity.amount.integer() if isinstance(quantity.amount, Small) else None
+    """The number as a 64-bit integer; None if it is not whole or is too large."""
+    amount = quantity.amount
+    return _shifted(amount.value, amount.scale) if isinstance(amount, Small) and amount.scale >= 0 else None
 
 
 def _as_integer(quantity: Quantity) -> int:
@@ -342,8 +310,8 @@ def _compare(left: Quantity, right: Quantity) -> int:
     return compare(left.amount, right.amount)
 
 
-def _sum_of_quantities(
-    left: Quantity, other: Amount, other_form: Form, *, negative: bool, wrapping: bool = False
+def _total(
+    left: Quantity, other: Amount, other_form: Form = Form.EXPONENT, *, negative: bool = False, wrapping: bool = False
 ) -> Quantity:
     """The sum or the difference, in the form of the first quantity unless that is zero.
 
@@ -356,47 +324,36 @@ def _sum_of_quantities(
     if isinstance(amount, Small) and isinstance(other, Small) and fits:
         total = amount.plus(other.negated() if negative else other)
     if total is None:
-        large = _without_limits(other)
-        total = _without_limits(amount).plus(large.negated() if negative else large)
+        own, large = (one if isinstance(one, Large) else Large(one.decimal, -one.scale) for one in (amount, other))
+        total = own.plus(large.negated() if negative else large)
     return Quantity(total, form, computed=True)
-
-
-def _without_limits(amount: Amount) -> Large:
-    return amount if isinstance(amount, Large) else amount.large()
-
-
-def _arithmetic(*, negative: bool) -> tuple[Implementation, Implementation]:
-    """The implementations for a quantity and for an integer."""
-
-    def on_quantity(left: Quantity, right: Quantity) -> Quantity:
-        return _sum_of_quantities(left, right.amount, right.form, negative=negative)
-
-    def on_integer(left: Quantity, right: int) -> Quantity:
-        return _sum_of_quantities(left, Small(right, 0), Form.EXPONENT, negative=negative)
-
-    return on_quantity, on_integer
 
 
 def subtract_formerly(left: Quantity, right: int) -> Quantity:
     """`left.sub(right)` before 1.38, which could not negate the least integer."""
-    return _sum_of_quantities(left, Small(right, 0), Form.EXPONENT, negative=True, wrapping=True)
+    return _total(left, Small(right, 0), negative=True, wrapping=True)
 
 
-_ADD, _SUBTRACT = _arithmetic(negative=False), _arithmetic(negative=True)
 LIBRARY = library(
     "kubernetes.quantity",
     ("string_to_quantity: quantity(string) -> Quantity", read, of_first),
     ("is_quantity_string: isQuantity(string) -> bool", succeeds(read), of_first),
-    ("quantity_sign: sign(Quantity) -> int", _sign),
+    (
+        "quantity_sign: sign(Quantity) -> int",
+        lambda quantity: (quantity.amount.decimal > 0) - (quantity.amount.decimal < 0),
+    ),
     ("quantity_is_greater_than: Quantity.isGreaterThan(Quantity) -> bool", lambda one, other: _compare(one, other) > 0),
     ("quantity_is_less_than: Quantity.isLessThan(Quantity) -> bool", lambda one, other: _compare(one, other) < 0),
     ("quantity_compare_to: Quantity.compareTo(Quantity) -> int", _compare),
-    ("quantity_get_float: Quantity.asApproximateFloat() -> double", lambda quantity: approximate(quantity.amount)),
+    ("quantity_get_float: Quantity.asApproximateFloat() -> double", lambda quantity: _approximate(quantity.amount)),
     ("quantity_get_int: Quantity.asInteger() -> int", _as_integer),
     ("quantity_is_integer: Quantity.isInteger() -> bool", lambda quantity: _integer(quantity) is not None),
-    ("quantity_add: Quantity.add(Quantity) -> Quantity", _ADD[0]),
-    ("quantity_add_int: Quantity.add(int) -> Quantity", _ADD[1]),
-    ("quantity_sub: Quantity.sub(Quantity) -> Quantity", _SUBTRACT[0]),
-    ("quantity_sub_int: Quantity.sub(int) -> Quantity", _SUBTRACT[1]),
+    ("quantity_add: Quantity.add(Quantity) -> Quantity", lambda one, other: _total(one, other.amount, other.form)),
+    ("quantity_add_int: Quantity.add(int) -> Quantity", lambda one, other: _total(one, Small(other, 0))),
+    (
+        "quantity_sub: Quantity.sub(Quantity) -> Quantity",
+        lambda one, other: _total(one, other.amount, other.form, negative=True),
+    ),
+    ("quantity_sub_int: Quantity.sub(int) -> Quantity", lambda one, other: _total(one, Small(other, 0), negative=True)),
     named={"Quantity": TYPE},
 )

@@ -41,22 +41,21 @@ class Semver(Incomparable):
         return f"{self.major}.{self.minor}.{self.patch}{pre}{build}"
 
 
-def compare(left: Semver, right: Semver) -> int:
+def _compare(left: Semver, right: Semver) -> int:
     """The order of two versions: -1, 0 or 1. Prereleases come before the release, numbers before words."""
     numbers = (left.major, left.minor, left.patch), (right.major, right.minor, right.patch)
     if numbers[0] != numbers[1]:
         return 1 if numbers[0] > numbers[1] else -1
     if not left.pre or not right.pre:
         return bool(right.pre) - bool(left.pre)
-    ours, theirs = _sortable(left.pre), _sortable(right.pre)
+    ours, theirs = (
+        [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in pre]
+        for pre in (left.pre, right.pre)
+    )
     return int(ours > theirs) - int(ours < theirs)
 
 
-def _sortable(pre: tuple[int | str, ...]) -> list[tuple[bool, int, str]]:
-    return [(False, part, "") if isinstance(part, int) else (True, 0, part) for part in pre]
-
-
-def parse(text: str) -> Semver:
+def _parse(text: str) -> Semver:
     """The version in a text. Raises CelError with the reference's message."""
     text = clean(text)
     if not text:
@@ -112,25 +111,18 @@ def _build(text: str) -> str:
     return text
 
 
-def normalize(text: str) -> str:
-    """The full version for a text such as v01.2: 1.2.0. Raises CelError for a short one with more than numbers."""
-    parts = [_without_zeros(part) for part in text.removeprefix("v").split(".", 2)]
-    if len(parts) < 3:
-        if "+" in parts[-1] or "-" in parts[-1]:
-            raise CelError("short version cannot contain PreRelease/Build meta data")
-        parts += ["0"] * (3 - len(parts))
-    return ".".join(parts)
-
-
-def _without_zeros(part: str) -> str:
-    if len(part) < 2:
-        return part
-    stripped = part.lstrip("0")
-    return stripped if stripped[:1] in set("0123456789") else f"0{stripped}"
-
-
 def _semver(text: str, normalized: bool = False) -> Semver:  # noqa: FBT001, FBT002 - CEL passes it by position
-    return parse(normalize(text) if normalized else text)
+    """The version in a text; normalized: also in one such as v01.2, if a short one has only numbers."""
+    if not normalized:
+        return _parse(text)
+    parts = text.removeprefix("v").split(".", 2)
+    for index, part in enumerate(parts):
+        stripped = part.lstrip("0")
+        if len(part) > 1:
+            parts[index] = stripped if stripped[:1] in set("0123456789") else f"0{stripped}"
+    if len(parts) < 3 and ("+" in parts[-1] or "-" in parts[-1]):
+        raise CelError("short version cannot contain PreRelease/Build meta data")
+    return _parse(".".join([*parts, "0", "0"][: max(3, len(parts))]))
 
 
 def _int64(number: int) -> int:
@@ -143,9 +135,9 @@ LIBRARY = library(
     ("string_bool_to_semver: semver(string, bool) -> Semver", _semver, of_first),
     ("is_semver_string: isSemver(string) -> bool", succeeds(_semver), of_first),
     ("is_semver_string_bool: isSemver(string, bool) -> bool", succeeds(_semver), of_first),
-    ("semver_is_greater_than: Semver.isGreaterThan(Semver) -> bool", lambda left, right: compare(left, right) == 1),
-    ("semver_is_less_than: Semver.isLessThan(Semver) -> bool", lambda left, right: compare(left, right) == -1),
-    ("semver_compare_to: Semver.compareTo(Semver) -> int", compare),
+    ("semver_is_greater_than: Semver.isGreaterThan(Semver) -> bool", lambda left, right: _compare(left, right) == 1),
+    ("semver_is_less_than: Semver.isLessThan(Semver) -> bool", lambda left, right: _compare(left, right) == -1),
+    ("semver_compare_to: Semver.compareTo(Semver) -> int", _compare),
     ("semver_major: Semver.major() -> int", lambda version: _int64(version.major)),
     ("semver_minor: Semver.minor() -> int", lambda version: _int64(version.minor)),
     ("semver_patch: Semver.patch() -> int", lambda version: _int64(version.patch)),

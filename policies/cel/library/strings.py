@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import ceil
 from string import ascii_lowercase, ascii_uppercase
-from typing import Any
 
 from policies.cel import cost
 from policies.cel.environment import Implementation, library
@@ -83,14 +82,6 @@ def _find_last(text: str, part: str) -> int:
     return behind if behind < 0 else len(text) - behind - len(part)
 
 
-def _lower_ascii(text: str) -> str:
-    return text.lower() if text.isascii() else text.translate(_TO_LOWER)
-
-
-def _upper_ascii(text: str) -> str:
-    return text.upper() if text.isascii() else text.translate(_TO_UPPER)
-
-
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     growth = len(new) - len(old)
     if growth > 0 and len(text) * growth > LONGEST:
@@ -111,14 +102,9 @@ def _split(text: str, separator: str, count: int = -1) -> list[str]:
     return [*text[: count - 1], text[count - 1 :]]
 
 
-def _substring(text: str, start: int) -> str:
-    if not 0 <= start <= len(text):
-        raise _out_of_range(start)
-    return text[start:]
-
-
-def _substring_range(text: str, start: int, end: int) -> str:
-    if start > end:
+def _substring(text: str, start: int, *ends: int) -> str:
+    end = ends[0] if ends else len(text)
+    if ends and start > end:
         raise CelError(f"invalid substring range. start: {start}, end: {end}")
     if not 0 <= start <= len(text):
         raise _out_of_range(start)
@@ -127,8 +113,8 @@ def _substring_range(text: str, start: int, end: int) -> str:
     return text[start:end]
 
 
-def _quote(text: str) -> str:
-    return f'"{text.translate(_QUOTED)}"'
+def _cased(change: Callable[[str], str], ascii_only: dict[int, int]) -> Implementation:
+    return lambda text: change(text) if text.isascii() else text.translate(ascii_only)
 
 
 def _join(items: list[Value], separator: str = "") -> str:
@@ -149,10 +135,6 @@ def _of_result(_: Sequence[Value], result: Value) -> int:
     return _of_length(cost.size(result))
 
 
-def _contains_cost(arguments: Sequence[Value], _: Value) -> int:
-    return cost.traversal(arguments[0]) * cost.traversal(arguments[1])
-
-
 def _searching(search: Callable[[str, str], bool]) -> Implementation:
     def call(text: Value, part: Value) -> bool:
         if text.__class__ is not str or part.__class__ is not str:
@@ -162,9 +144,13 @@ def _searching(search: Callable[[str, str], bool]) -> Implementation:
     return call
 
 
+def _of_product(arguments: Sequence[Value], _: Value) -> int:
+    return cost.traversal(arguments[0]) * cost.traversal(arguments[1])
+
+
 TEXT = library(
     "text",
-    ("contains_string: string.contains(string) -> bool", None, _contains_cost),
+    ("contains_string: string.contains(string) -> bool", None, _of_product),
     ("ends_with_string: string.endsWith(string) -> bool", None, cost.of_second),
     ("starts_with_string: string.startsWith(string) -> bool", None, cost.of_second),
     calls={
@@ -217,23 +203,18 @@ def format_text(text: str, arguments: list[Value]) -> str:
             continue
         if taken >= len(arguments):
             raise CelError(f"index {taken} out of range")
-        piece, position = _clause_at(text, percent + 1, arguments[taken])
+        clause, position = _read(text, percent + 1)
+        try:
+            piece = clause(arguments[taken])
+        except _Failure as failure:
+            raise CelError(f"error during formatting: {failure}") from None
         pieces.append(piece)
         taken += 1
         length += len(piece)
         if length > LONGEST:
-            raise BudgetError(math.ceil(length * cost.STRING_TRAVERSAL))
+            raise BudgetError(ceil(length * cost.STRING_TRAVERSAL))
     pieces.append(text[position:])
     return "".join(pieces)
-
-
-def _clause_at(text: str, position: int, argument: Value) -> tuple[str, int]:
-    """The argument in the format of the clause after a percent sign, and the position behind the clause."""
-    clause, position = _read(text, position)
-    try:
-        return clause(argument), position
-    except _Failure as failure:
-        raise CelError(f"error during formatting: {failure}") from None
 
 
 def letters(text: str, count: int) -> Iterator[str]:
@@ -260,41 +241,38 @@ def unsuitable(letter: str, name: str) -> str:
 
 
 def _read(text: str, position: int) -> tuple[_Clause, int]:
+    """The clause after a percent sign, and the position behind it."""
     if position >= len(text):
         raise CelError("unexpected end of string")
-    try:
-        return _clause(text, position)
-    except _Failure as failure:
-        raise CelError(f"could not parse formatting clause: {failure}") from None
-
-
-def _clause(text: str, position: int) -> tuple[_Clause, int]:
-    precision, position = _precision(text, position)
+    precision = _PRECISION
+    if text[position] == ".":
+        start = position = position + 1
+        while position < len(text) and text[position] in "0123456789":
+            position += 1
+        precision = _precision(text, start, position)
     letter = text[position]
     if letter in _WITH_PRECISION:
         return partial(_WITH_PRECISION[letter], precision), position + 1
     if letter in _CLAUSES:
         return _CLAUSES[letter], position + 1
     first_byte = chr(letter.encode(errors="surrogatepass")[0])
-    raise _Failure(f'unrecognized formatting clause "{first_byte}"')
+    raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{first_byte}"')
 
 
-def _precision(text: str, position: int) -> tuple[int, int]:
-    if text[position] != ".":
-        return _PRECISION, position
-    start = end = position + 1
-    while end < len(text) and text[end] in "0123456789":
-        end += 1
+def _precision(text: str, start: int, end: int) -> int:
+    """The precision between two positions."""
+    problem = ""
     if end == len(text):
-        raise _Failure("error while parsing precision: could not find end of precision specifier")
-    try:
-        precision = text_to_index(text[start:end])
-    except CelError as error:
-        words = f"error while converting precision to integer: {error.message}"
-        raise _Failure(f"error while parsing precision: {words}") from None
-    if precision > _HIGHEST_PRECISION:
-        raise _Failure(f"error while parsing precision: {precision} is more than {_HIGHEST_PRECISION}")
-    return precision, end
+        problem = "could not find end of precision specifier"
+    else:
+        try:
+            precision = text_to_index(text[start:end])
+            if precision <= _HIGHEST_PRECISION:
+                return precision
+            problem = f"{precision} is more than {_HIGHEST_PRECISION}"
+        except CelError as error:
+            problem = f"error while converting precision to integer: {error.message}"
+    raise CelError(f"could not parse formatting clause: error while parsing precision: {problem}")
 
 
 def _wrong(letter: str, value: Value) -> _Failure:
@@ -306,9 +284,12 @@ def _string(value: Value) -> str:
         case None:
             return "null"
         case list():
-            return _list(value)
+            spend(len(value) * 2.0)
+            return f"[{', '.join(_bounded(map(_literal, value)))}]"
         case dict():
-            return _map(value)
+            spend(len(value) * 3.0)
+            written = sorted((_literal(key), _literal(item)) for key, item in value.items())
+            return f"{{{', '.join(_bounded(f'{key}:{item}' for key, item in written))}}}"
         case str() | bool() | int() | float() | Timestamp() | Duration() | Type():
             return text_of(value)
         case bytes():
@@ -324,17 +305,6 @@ def _bytes(value: bytes) -> str:
         raise _Failure(f"could not convert argument {quote(error.message)} to string") from None
 
 
-def _list(items: list[Value]) -> str:
-    spend(len(items) * 2.0)
-    return f"[{', '.join(_bounded(map(_literal, items)))}]"
-
-
-def _map(entries: dict[Any, Value]) -> str:
-    spend(len(entries) * 3.0)
-    written = sorted((_literal(key), _literal(value)) for key, value in entries.items())
-    return f"{{{', '.join(_bounded(f'{key}:{value}' for key, value in written))}}}"
-
-
 def _bounded(pieces: Iterable[str]) -> list[str]:
     """The pieces. Raises BudgetError if they are too long: values may contain the same part many times."""
     length = 0
@@ -342,7 +312,7 @@ def _bounded(pieces: Iterable[str]) -> list[str]:
     for piece in pieces:
         length += len(piece)
         if length > LONGEST:
-            raise BudgetError(math.ceil(length * cost.STRING_TRAVERSAL))
+            raise BudgetError(ceil(length * cost.STRING_TRAVERSAL))
         kept.append(piece)
     return kept
 
@@ -394,7 +364,7 @@ def _hexadecimal(value: Value) -> str:
 
 def _number(letter: str, value: Value) -> float:
     if value.__class__ is str and value in _NUMBERS_IN_WORDS:
-        return text_to_double(value)
+        return float(text_to_double(value))
     if value.__class__ is not float:
         raise _wrong(letter, value)
     return float(value)
@@ -440,17 +410,17 @@ STRINGS = library(
     ("string_index_of_string_int: string.indexOf(string, int) -> int", _index_of, cost.of_tree),
     ("string_last_index_of_string: string.lastIndexOf(string) -> int", _last_index_of, cost.of_tree),
     ("string_last_index_of_string_int: string.lastIndexOf(string, int) -> int", _last_index_of_offset, cost.of_tree),
-    ("string_lower_ascii: string.lowerAscii() -> string", _lower_ascii, cost.of_first),
+    ("string_lower_ascii: string.lowerAscii() -> string", _cased(str.lower, _TO_LOWER), cost.of_first),
     ("string_replace_string_string: string.replace(string, string) -> string", _replace, cost.of_first_twice),
     ("string_replace_string_string_int: string.replace(string, string, int) -> string", _replace, cost.of_first_twice),
     ("string_split_string: string.split(string) -> list(string)", _split, cost.of_first_twice),
     ("string_split_string_int: string.split(string, int) -> list(string)", _split, cost.of_first_twice),
     ("string_substring_int: string.substring(int) -> string", _substring, cost.of_first),
-    ("string_substring_int_int: string.substring(int, int) -> string", _substring_range, cost.of_first),
+    ("string_substring_int_int: string.substring(int, int) -> string", _substring, cost.of_first),
     ("string_trim: string.trim() -> string", trimmed, cost.of_first),
-    ("string_upper_ascii: string.upperAscii() -> string", _upper_ascii, cost.of_first),
+    ("string_upper_ascii: string.upperAscii() -> string", _cased(str.upper, _TO_UPPER), cost.of_first),
     ("string_format: string.format(list(dyn)) -> string", format_text, cost.of_first),
-    ("strings_quote: strings.quote(string) -> string", _quote, cost.of_first),
+    ("strings_quote: strings.quote(string) -> string", lambda text: f'"{text.translate(_QUOTED)}"', cost.of_first),
     ("list_join: list(string).join() -> string", _join, _of_result),
     ("list_join_string: list(string).join(string) -> string", _join, _of_result),
     stepwise=("string_format",),

@@ -13,7 +13,7 @@ from policies.cel import program as module
 from policies.cel import types
 from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.generation.codegen import Generated
-from policies.cel.library.authorizer import Authorizer, Check, Table, User
+from policies.cel.library.authorizer import Authorizer, Check, User
 from policies.cel.program import NO_VARIABLES, Composition, Evaluation, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.values import BudgetError, CelError

@@ -55,44 +55,34 @@ _LABEL_1035_RULE = must_match(
 )  # fmt: skip
 
 
-def dns_label(text: str) -> list[str]:
-    """The problems of a DNS label, such as the name of a Namespace (NameIsDNSLabel)."""
-    return _label(utf8(text))
+def dns_label(text: str, *, is_prefix: bool = False) -> list[str]:
+    """The problems of a DNS label, such as the name of a Namespace, or of the start of one (NameIsDNSLabel)."""
+    raw = _raw(text, is_prefix=is_prefix)
+    length = too_long(raw, LABEL_LENGTH, "characters")
+    if _IS_LABEL(raw):
+        return length
+    return [*length, "must not contain dots" if _IS_SUBDOMAIN(raw) else _LABEL_RULE]
 
 
-def dns_label_prefix(text: str) -> list[str]:
-    """The problems of the start of a DNS label."""
-    return _label(_prefix(utf8(text)))
+def dns_subdomain(text: str, unit: str = "characters", *, is_prefix: bool = False) -> list[str]:
+    """The problems of a DNS subdomain, the name of most objects, or of the start of one (NameIsDNSSubdomain).
+
+    `unit`: of the message.
+    """
+    raw = _raw(text, is_prefix=is_prefix)
+    return too_long(raw, SUBDOMAIN_LENGTH, unit) + ([] if _IS_SUBDOMAIN(raw) else [_SUBDOMAIN_RULE])
 
 
-def dns_subdomain(text: str, unit: str = "characters") -> list[str]:
-    """The problems of a DNS subdomain, the name of most objects (NameIsDNSSubdomain). `unit`: of the message."""
-    return _subdomain(utf8(text), unit)
-
-
-def dns_subdomain_prefix(text: str) -> list[str]:
-    """The problems of the start of a DNS subdomain."""
-    return _subdomain(_prefix(utf8(text)))
-
-
-def dns1035_label(text: str) -> list[str]:
+def dns1035_label(text: str, *, is_prefix: bool = False) -> list[str]:
     """The problems of the name of a Service, an API version or a kind in lower case (NameIsDNS1035Label)."""
-    return _label_1035(utf8(text))
+    raw = _raw(text, is_prefix=is_prefix)
+    return too_long(raw, LABEL_LENGTH, "characters") + ([] if _IS_LABEL_1035(raw) else [_LABEL_1035_RULE])
 
 
-def dns1035_label_prefix(text: str) -> list[str]:
-    """The problems of the start of a DNS-1035 label."""
-    return _label_1035(_prefix(utf8(text)))
-
-
-def is_dns_label(text: str) -> bool:
-    """Whether a Namespace may have this name."""
-    return not dns_label(text)
-
-
-def is_dns_subdomain(text: str) -> bool:
-    """Whether most objects may have this name."""
-    return not dns_subdomain(text)
+def _raw(text: str, *, is_prefix: bool) -> bytes:
+    """The bytes of a name. Of a prefix, a dash at its end and the byte before become an `a` (maskTrailingDash)."""
+    raw = utf8(text)
+    return raw[:-2] + b"a" if is_prefix and len(raw) > 1 and raw.endswith(b"-") else raw
 
 
 def path_segment(text: str) -> list[str]:
@@ -100,26 +90,6 @@ def path_segment(text: str) -> list[str]:
     if text in (".", ".."):
         return [f"may not be '{text}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in text]
-
-
-def _label(text: bytes) -> list[str]:
-    length = too_long(text, LABEL_LENGTH, "characters")
-    if _IS_LABEL(text):
-        return length
-    return [*length, "must not contain dots" if _IS_SUBDOMAIN(text) else _LABEL_RULE]
-
-
-def _subdomain(text: bytes, unit: str = "characters") -> list[str]:
-    return too_long(text, SUBDOMAIN_LENGTH, unit) + ([] if _IS_SUBDOMAIN(text) else [_SUBDOMAIN_RULE])
-
-
-def _label_1035(text: bytes) -> list[str]:
-    return too_long(text, LABEL_LENGTH, "characters") + ([] if _IS_LABEL_1035(text) else [_LABEL_1035_RULE])
-
-
-def _prefix(name: bytes) -> bytes:
-    """A prefix as a complete name: a dash at its end and the byte before it become an `a` (maskTrailingDash)."""
-    return name[:-2] + b"a" if len(name) > 1 and name.endswith(b"-") else name
 
 
 NAME_LENGTH = 63

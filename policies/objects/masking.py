@@ -11,8 +11,6 @@ from typing import Any
 
 MASK = "(masked)"
 SECRET_FIELDS = frozenset({"data", "stringData"})
-_ENVIRONMENT = "env"
-_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 class Masking:
@@ -27,45 +25,42 @@ class Masking:
 
     def masked(self, value: Any, *, is_secret: bool = False) -> Any:
         """The same value with its secret parts replaced. is_secret: whether it is a Secret, whatever it says itself."""
-        if isinstance(value, dict):
-            secret = is_secret or (value.get("kind") == "Secret" and value.get("apiVersion") == "v1")
-            return {
-                key: self._secret(item) if secret and key in SECRET_FIELDS else self._member(key, item)
-                for key, item in value.items()
-            }
         if isinstance(value, list):
             return [self.masked(item) for item in value]
-        return value
+        if not isinstance(value, dict):
+            return value
+        is_secret = is_secret or (value.get("kind") == "Secret" and value.get("apiVersion") == "v1")
+        masked = {}
+        for key, item in value.items():
+            if is_secret and key in SECRET_FIELDS:
+                below = self._below(item)
+                masked[key] = below if self._keys else MASK
+            else:
+                masked[key] = self._member(key, item)
+        return masked
 
     def _member(self, key: str, item: Any) -> Any:
-        if key == _ENVIRONMENT:
-            return self._environment(item)
-        if key == _APPLIED and isinstance(item, str):
-            count = len(self.hidden)
-            try:
-                masked = self.masked(json.loads(item))
-            except ValueError:
-                return str(self._mask(item))
-            return json.dumps(masked) if len(self.hidden) > count else item
-        return self.masked(item)
-
-    def _environment(self, item: Any) -> Any:
-        """Variables as a list of maps with name and value, or as a map from name to value."""
-        if isinstance(item, dict):
-            return {name: self.masked(value) if isinstance(value, dict | list) else self._mask(value)
-                    for name, value in item.items()}  # fmt: skip
-        if not isinstance(item, list):
-            return item
-        return [
-            {key: self._below(value) if key == "value" else self._member(key, value) for key, value in entry.items()}
-            if isinstance(entry, dict)
-            else self.masked(entry)
-            for entry in item
-        ]
-
-    def _secret(self, value: Any) -> Any:
-        below = self._below(value)
-        return below if self._keys else MASK
+        match key, item:
+            case "env", dict():  # variables as a map from name to value
+                return {name: self.masked(value) if isinstance(value, dict | list) else self._below(value)
+                        for name, value in item.items()}  # fmt: skip
+            case "env", list():  # or as a list of maps with name and value
+                return [
+                    {name: self._below(value) if name == "value" else self._member(name, value)
+                     for name, value in entry.items()}
+                    if isinstance(entry, dict)
+                    else self.masked(entry)
+                    for entry in item
+                ]  # fmt: skip
+            case "kubectl.kubernetes.io/last-applied-configuration", str():
+                count = len(self.hidden)
+                try:
+                    masked = self.masked(json.loads(item))
+                except ValueError:
+                    return self._below(item)
+                return json.dumps(masked) if len(self.hidden) > count else item
+            case _:
+                return self.masked(item)
 
     def _below(self, value: Any) -> Any:
         """The value with all that is below masked, but for the keys of maps."""
@@ -73,9 +68,6 @@ class Masking:
             return {key: self._below(item) for key, item in value.items()}
         if isinstance(value, list):
             return [self._below(item) for item in value]
-        return self._mask(value)
-
-    def _mask(self, value: Any) -> Any:
         if value is None or value == "":
             return value
         self.hidden.append(value if isinstance(value, str) else json.dumps(value, default=str))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from policies.engine.violation import Section, likest
-from policies.kubernetes.name import is_dns_subdomain
+from policies.kubernetes.name import dns_subdomain
 from policies.kubernetes.spelling import closest
 from policies.lint.finding import BY_NAME, CODES
 from webhook import refused
@@ -72,7 +72,7 @@ def _hint(asked: str, known: Sequence[Section]) -> str:
     if near := closest(asked, [part for one in known for part in (one.name, one.code, one.page)]):
         return f"did you mean {near}?"
     listed = "cks-admission why lists all codes"
-    if asked and is_dns_subdomain(asked):
+    if asked and not dns_subdomain(asked):
         kinds = "validatingadmissionpolicies,mutatingadmissionpolicies"
         return f"if it is a policy of your cluster, kubectl get {kinds} {asked} -o yaml shows it; {listed}"
     return f"{listed}; paste the whole message"

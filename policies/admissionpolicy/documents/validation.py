@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from policies.admissionpolicy.builtin.table import served_resources
 from policies.admissionpolicy.documents.document import (
@@ -40,7 +40,6 @@ from policies.kubernetes.name import (
     Format,
     dns1035_label,
     dns_subdomain,
-    dns_subdomain_prefix,
     label_key,
     label_value,
     path_segment,
@@ -249,7 +248,7 @@ def _labels(spot: Spot) -> None:
 def _metadata(spot: Spot, dialect: Dialect) -> None:
     name, generated = spot.child("name"), spot.child("generateName")
     if generated.value:
-        _format(generated, dns_subdomain_prefix, _NAME_HINT)
+        _format(generated, partial(dns_subdomain, is_prefix=True), _NAME_HINT)
     if not name.value:
         name.fault(required("name or generateName is required"), "a file needs a name of its own")
     else:

@@ -25,7 +25,7 @@ from policies.cel.values import CelError, Incomparable, Value, no_such_overload
 from policies.engine.interruption import Key
 from policies.engine.match import Operator, SelectorRequirement
 from policies.golang.strconv import integer, trimmed
-from policies.kubernetes.name import is_dns_label, is_dns_subdomain, label_key, label_value
+from policies.kubernetes.name import dns_label, dns_subdomain, label_key, label_value
 
 AUTHORIZER = types.struct("kubernetes.authorization.Authorizer")
 PATH_CHECK = types.struct("kubernetes.authorization.PathCheck")
@@ -149,9 +149,9 @@ class _Decision(_Unequal):
 
 
 def _service_account(target: Authorizer, namespace: str, name: str) -> Authorizer:
-    if not is_dns_subdomain(name):
+    if dns_subdomain(name):
         raise CelError("Invalid service account name")
-    if not is_dns_label(namespace):
+    if dns_label(namespace):
         raise CelError("Invalid service account namespace")
     return Authorizer(target.decisions, Check(user=service_account(namespace, name)))
 

@@ -10,6 +10,7 @@ import re
 from calendar import monthrange
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from operator import attrgetter
 from typing import ClassVar
@@ -22,11 +23,8 @@ from policies.cel.values import NONE, Incomparable, Optional, Value
 from policies.golang.net import UrlError, parse_request_uri
 from policies.kubernetes.name import (
     dns1035_label,
-    dns1035_label_prefix,
     dns_label,
-    dns_label_prefix,
     dns_subdomain,
-    dns_subdomain_prefix,
     label_key,
     label_value,
 )
@@ -90,9 +88,9 @@ _FORMATS = {
     "dns1123Subdomain": Format("DNS1123Subdomain", dns_subdomain, 60),
     "dns1035Label": Format("DNS1035Label", dns1035_label, 30),
     "qualifiedName": Format("QualifiedName", label_key, 60),
-    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", dns_label_prefix, 30),
-    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", dns_subdomain_prefix, 60),
-    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", dns1035_label_prefix, 30),
+    "dns1123LabelPrefix": Format("DNS1123LabelPrefix", partial(dns_label, is_prefix=True), 30),
+    "dns1123SubdomainPrefix": Format("DNS1123SubdomainPrefix", partial(dns_subdomain, is_prefix=True), 60),
+    "dns1035LabelPrefix": Format("DNS1035LabelPrefix", partial(dns1035_label, is_prefix=True), 30),
     "labelValue": Format("LabelValue", label_value, 40),
     "uri": Format("URI", uri, 1103),
     "uuid": Format("uuid", _uuid, len(_UUID)),

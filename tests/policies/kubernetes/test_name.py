@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from policies.kubernetes.name import glob_expression, is_dns_label, is_dns_subdomain, matches_glob
+from policies.kubernetes.name import dns_label, dns_subdomain, glob_expression, matches_glob
 from policies.kubernetes.spelling import closest, closest_first, did_you_mean, with_article
 
 
@@ -23,7 +23,7 @@ from policies.kubernetes.spelling import closest, closest_first, did_you_mean, w
 )
 def test_names(name: str, label: bool, subdomain: bool) -> None:  # noqa: FBT001 (a table's columns)
     """Names are those of DNS labels and subdomains, with their lengths."""
-    assert (is_dns_label(name), is_dns_subdomain(name)) == (label, subdomain)
+    assert (not dns_label(name), not dns_subdomain(name)) == (label, subdomain)
 
 
 def test_names_by_likeness() -> None:

@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 
 from policies.engine.violation import BLANKS, printable, shortened
-from policies.kubernetes.name import SUBDOMAIN_LENGTH, is_dns_subdomain
+from policies.kubernetes.name import SUBDOMAIN_LENGTH, dns_subdomain
 from webhook.cluster.api.call import ApiClient, Call, fetch, resource_path
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
@@ -120,4 +120,4 @@ class Events:
 def _stem(about: Subject) -> str:
     """What the name of an Event begins with. Some objects have names that no Event may have, such as `system:node`."""
     name = about.name[:_LONGEST_NAME]
-    return name if is_dns_subdomain(name) else about.kind.lower()
+    return name if not dns_subdomain(name) else about.kind.lower()

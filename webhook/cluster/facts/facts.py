@@ -15,7 +15,7 @@ from policies.cel.library.authorizer import Check, CheckAnswer, answer_of, subje
 from policies.engine.facts import NAME_LABEL, Facts, Namespace, NamespaceKey, Node, ReferencesKey
 from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from policies.kubernetes.name import is_dns_label
+from policies.kubernetes.name import dns_label
 from policies.topology.topology import Topology
 from policies.topology.way import FlavorsKey, JobKey, SupportKey
 from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch
@@ -194,7 +194,7 @@ class NamespaceReads(_Answers[str, Namespace]):
     async def _ask(self, name: str) -> Namespace:
         labels = {NAME_LABEL: name}
         namespace = Namespace(labels, msgspec.json.encode({"metadata": {"name": name, "labels": labels}}))
-        if is_dns_label(name):  # any other string is not the name of a Namespace, and must not become part of a path
+        if not dns_label(name):  # any other string is not the name of a Namespace, and must not become part of a path
             call = Call("GET", f"{NAMESPACES_PATH}/{name}", seconds=READ_SECONDS)
             try:
                 namespace = namespace_of(NAMESPACES.decode(msgspec.Raw(await fetch(self._api, call))))

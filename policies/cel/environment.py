@@ -180,15 +180,8 @@ class Feature(Enum):
     OPTIONAL_PARTS = V1_38, "`Object{...}.?field` gives the field."
     EMPTY_RANGES = V1_38, "A macro takes an empty text or empty bytes for an empty list."
 
-    @property
-    def since(self) -> Release:
-        """The first release that has it."""
-        return self.value[0]
-
-    @property
-    def what(self) -> str:
-        """What it is."""
-        return self.value[1]
+    def __init__(self, since: Release, what: str) -> None:
+        self.since, self.what = since, what
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,8 @@ NAMESPACE = struct("kubernetes.Namespace")
 VARIABLES = struct("kubernetes.variables")
 
 STRUCTS: Mapping[str, Mapping[str, Type]] = {
-    _KIND.name: {"group": STRING, "version": STRING, "kind": STRING},
-    _RESOURCE.name: {"group": STRING, "version": STRING, "resource": STRING},
+    _KIND.name: dict.fromkeys(("group", "version", "kind"), STRING),
+    _RESOURCE.name: dict.fromkeys(("group", "version", "resource"), STRING),
     _USER.name: {"username": STRING, "uid": STRING, "groups": _STRINGS, "extra": map_of(STRING, _STRINGS)},
     REQUEST.name: {
         "kind": _KIND,
@@ -138,9 +138,7 @@ STRUCTS: Mapping[str, Mapping[str, Type]] = {
         "requestKind": _KIND,
         "requestResource": _RESOURCE,
         "requestSubResource": STRING,
-        "name": STRING,
-        "namespace": STRING,
-        "operation": STRING,
+        **dict.fromkeys(("name", "namespace", "operation"), STRING),
         "userInfo": _USER,
         "dryRun": BOOL,
         "options": DYN,
@@ -151,9 +149,7 @@ STRUCTS: Mapping[str, Mapping[str, Type]] = {
         "status": struct("kubernetes.NamespaceStatus"),
     },
     "kubernetes.NamespaceMetadata": {
-        "name": STRING,
-        "generateName": STRING,
-        "namespace": STRING,
+        **dict.fromkeys(("name", "generateName", "namespace"), STRING),
         "labels": _LABELS,
         "annotations": _LABELS,
         "UID": STRING,

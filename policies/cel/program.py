@@ -96,7 +96,7 @@ class Program:
         takes the exact evaluator; otherwise one more than the limit will do. Raises TimeLimitError, and Missing if an
         authorization check has no answer yet: find the answer and evaluate again.
         """
-        function = self._loaded()
+        function = self.load()
         if function is None:
             return self.evaluate_exactly(names, limit=limit, expired=expired)
         variables = names["variables"] if self._reads_variables else NO_VARIABLES
@@ -171,11 +171,8 @@ class Program:
         """The number of nodes of which a function is still to be made."""
         return 0 if self._tree is None else sum(1 for _ in walk(self._tree))
 
-    def load(self) -> None:
-        """Compile the function now, for a program that will be used."""
-        self._loaded()
-
-    def _loaded(self) -> Function | None:
+    def load(self) -> Function | None:
+        """The function, which is compiled now if it was not before."""
         if self._function is _unloaded:
             generated = self.generated
             self._function = None if generated is None else generated.load()

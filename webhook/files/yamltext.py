@@ -18,7 +18,7 @@ import yaml
 
 from policies.admissionpolicy.documents.document import KINDS, Place
 from policies.admissionpolicy.documents.reader import GROUP
-from policies.cel.syntax.formatting import WIDTH, KeptError, formatted, one_line
+from policies.cel.syntax.formatting import ONE_LINE, WIDTH, KeptError, formatted
 from policies.cel.syntax.source import CompileError, Source
 from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError
@@ -241,7 +241,7 @@ class _Scalar:
         value = self.source.text.strip()
         broken = formatted(self.source, WIDTH - self._indent)
         if not self._is_block:
-            line = one_line(self.source)
+            line = formatted(self.source, ONE_LINE)
             scalar = self._in_quotes(line)
             width = self._start - self._line_start + len(scalar)
             if self._flows or width <= WIDTH or "\n" not in broken:

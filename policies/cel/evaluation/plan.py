@@ -164,9 +164,16 @@ class Attribute:
         if is_optional:
             if value.value is ABSENT:
                 return value
-            value = value.value if run.dialect.has(Feature.WHOLE_OPTIONALS) else _converted(value.value)
-            if self._qualifiers and failed(value):
-                return value
+            value = value.value
+            if not run.dialect.has(Feature.WHOLE_OPTIONALS):  # 1.36 converts the content
+                if value.__class__ is Optional:
+                    value = None if value.value is ABSENT else value.value
+                elif isinstance(value, Incomparable) and (name := value.cel_type.name) != "kubernetes.NamedFormat":
+                    value = CelError(f"unsupported conversion to ref.Val: {name}")
+                    if name.startswith("kubernetes.authorization."):
+                        value = no_such_overload()
+                    if self._qualifiers:
+                        return value
         for qualifier in self._qualifiers:
             is_optional = is_optional or qualifier.optional
             value = qualifier.apply(value, run, if_present=is_optional)
@@ -175,16 +182,6 @@ class Attribute:
             if failed(value):
                 return value
         return Optional(value) if is_optional else value
-
-
-def _converted(value: Value) -> Value:
-    """The content of an optional as 1.36 converts it. A nested optional is replaced by its own content."""
-    if value.__class__ is Optional:
-        return None if value.value is ABSENT else value.value
-    if not isinstance(value, Incomparable) or (name := value.cel_type.name) == "kubernetes.NamedFormat":
-        return value
-    is_authorizer = name.startswith("kubernetes.authorization.")
-    return no_such_overload() if is_authorizer else CelError(f"unsupported conversion to ref.Val: {name}")
 
 
 class Outer(Attribute):

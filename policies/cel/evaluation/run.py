@@ -73,20 +73,16 @@ class Run:
             scope = self.scopes[depth]
             if name in scope:
                 value = scope[name]
-                return self._start(scope, name, depth) if value.__class__ is Deferred else value
+                if value.__class__ is Deferred:  # it is computed on first use, in the scope around the macro
+                    inner, self.scopes = self.scopes, self.scopes[:depth]
+                    try:
+                        scope[name] = value = value.compute(self)
+                    finally:  # the budget may end in there
+                        self.scopes = inner
+                return value
         if name in self.names:
             return self.names[name]
         return CelError(f"no such attribute(s): {name}")
-
-    def _start(self, scope: dict[str, Any], name: str, depth: int) -> Outcome:
-        """The first value of an accumulator. It is computed on first use, in the scope around the macro."""
-        inner, self.scopes = self.scopes, self.scopes[:depth]
-        pending: Deferred = scope[name]
-        try:
-            scope[name] = value = pending.compute(self)
-        finally:  # the budget may end in there
-            self.scopes = inner
-        return value
 
 
 @dataclass(frozen=True, slots=True)

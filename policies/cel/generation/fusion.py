@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
 
 from policies.cel.activation import QUICK
 from policies.cel.cost import EXPRESSION_LIMIT
@@ -64,23 +63,18 @@ class Part:
     is_repeated: bool
 
 
-class Fused(Protocol):
-    """The generated function: it appends the positions of policies that have to be asked one by one.
+Fused = Callable[
+    [
+        Mapping[str, Value], Callable[[int], Iterable[Value]], list[int], Expired | None,
+        Callable[[TimeLimitError, int], None],
+    ],
+    None,
+]  # fmt: skip
+"""The generated function: it appends the positions of policies that have to be asked one by one.
 
-    names: the variables of expressions. parameters: returns those for which a policy is evaluated. blame: told of an
-    expired time, and of the policy under evaluation.
-    """
-
-    def __call__(
-        self,
-        names: Mapping[str, Value],
-        parameters: Callable[[int], Iterable[Value]],
-        asked: list[int],
-        expired: Expired | None,
-        blame: Callable[[TimeLimitError, int], None],
-    ) -> None:
-        """Judge all policies. Raises TimeLimitError."""
-        ...
+It takes the variables of expressions; what returns the parameters for which a policy is evaluated; the list to append
+to; the time check; and what is told of an expired time, and of the policy under evaluation. Raises TimeLimitError.
+"""
 
 
 def fuse(parts: Sequence[Part | None]) -> Fused | None:
@@ -109,7 +103,14 @@ class _Fusion(Generator):
         self._lasting: frozenset[int] = frozenset()
         self._left: float = LONGEST  # characters, for all other policies together
         self.room = inf
-        self._common = {text: self.temporary() for text in _repeated(parts)}
+        texts = Counter(
+            text
+            for part in parts
+            if part is not None
+            for text in {expression.text for expression in (*part.conditions, *part.variables.values())}
+            if text is not None
+        )
+        self._common = {text: self.temporary() for text, times in texts.items() if times > 1}
         self._costs = {text: self.temporary() for text in self._common}
 
     def source(self, parts: Sequence[Part | None]) -> str:
@@ -279,15 +280,3 @@ def _inputs(node: Node, lasting: set[int]) -> tuple[frozenset[str], bool]:
     if takes_long and names == {_PARAMS}:
         lasting.add(id(node))
     return names, takes_long
-
-
-def _repeated(parts: Iterable[Part | None]) -> list[str]:
-    """The texts of conditions and variables that several policies have."""
-    texts = Counter(
-        text
-        for part in parts
-        if part is not None
-        for text in {expression.text for expression in (*part.conditions, *part.variables.values())}
-        if text is not None
-    )
-    return [text for text, times in texts.items() if times > 1]

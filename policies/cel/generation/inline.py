@@ -15,7 +15,7 @@ from math import ceil
 
 from policies.cel.cost import REGEX_LENGTH, STRING_TRAVERSAL, of_first, traversal
 from policies.cel.evaluation.plan import CONVERSIONS
-from policies.cel.evaluation.run import CallBinding, bind, literal_pattern, text_only
+from policies.cel.evaluation.run import bind, literal_pattern, text_only
 from policies.cel.generation.support import PASS
 from policies.cel.library.regex import compile_pattern
 from policies.cel.patchtypes import is_patch_type
@@ -238,12 +238,28 @@ def generate(generator: Emitter, node: Call) -> str:
     if written is not None:
         return written
     binding = bind(node)
-    known = _of_literals(node, binding)
-    if known is not None:
-        value, cost = known
-        generator.charge(cost)
-        return generator.bound(value)
-    function = generator.bound(_implementation(node, binding))
+    values = [argument.value for argument in node.arguments if isinstance(argument, Literal)]
+    if values and len(values) == len(node.arguments):  # such as `quantity('64Gi')`, which need not run each time
+        try:
+            value = binding.call(*values)
+        except (CelError, BudgetError):
+            value = []
+        if value.__class__ not in (list, dict):  # which could be changed if they were shared
+            generator.charge(binding.cost if isinstance(binding.cost, int) else binding.cost(values, value))
+            return generator.bound(value)
+    call = binding.call
+    if literal_pattern(node) is not None:
+        call = text_only(binding.exact or call)
+    elif (
+        binding.exact is not None
+        and len(node.overloads) == 1
+        and all(
+            argument.type == parameter and not parameter.parameters and trusted(argument)
+            for argument, parameter in zip(node.arguments, node.overloads[0].parameters, strict=True)
+        )
+    ):
+        call = binding.exact
+    function = generator.bound(call)
     given = [generator.value(argument) for argument in node.arguments]
     if isinstance(binding.cost, int):
         generator.charge(binding.cost)
@@ -260,31 +276,6 @@ def generate(generator: Emitter, node: Call) -> str:
 
 def _charge_pass(generator: Emitter, size: str, factor: int = 1) -> None:
     generator.line(f"cost += PASS[{size}]" + (f" * {factor}" if factor != 1 else ""))
-
-
-def _of_literals(node: Call, binding: CallBinding) -> tuple[Value, int] | None:
-    """Value and cost of a call with literals, such as `quantity('64Gi')`, which need not run in each evaluation."""
-    given = node.arguments
-    if not given or not all(isinstance(argument, Literal) for argument in given):
-        return None
-    values = [argument.value for argument in given if isinstance(argument, Literal)]
-    try:
-        value = binding.call(*values)
-    except (CelError, BudgetError):
-        return None
-    if value.__class__ in (list, dict):  # a shared list or dict could be changed
-        return None
-    return value, binding.cost if isinstance(binding.cost, int) else binding.cost(values, value)
-
-
-def _implementation(node: Call, binding: CallBinding) -> Callable[..., object]:
-    if literal_pattern(node) is not None:
-        return text_only(binding.exact or binding.call)
-    fitting = len(node.overloads) == 1 and all(
-        argument.type == parameter and not parameter.parameters and trusted(argument)
-        for argument, parameter in zip(node.arguments, node.overloads[0].parameters, strict=True)
-    )
-    return binding.exact if fitting and binding.exact is not None else binding.call
 
 
 def _is_text(node: Node) -> bool:
@@ -306,7 +297,15 @@ def _equality(generator: Emitter, node: Call) -> str | None:
     expression = _with_literal(generator, left, right) if isinstance(right, Literal) else None
     if expression is None:
         names = [generator.atom(generator.value(argument)) for argument in node.args]
-        _charge_smaller(generator, node, names)
+        cost = bind(node).cost  # that of one pass over the smaller of two values
+        if all(map(_is_scalar, node.args)):
+            generator.charge(1)
+        elif isinstance(cost, int):
+            generator.charge(cost)
+        elif all(map(_is_text, node.args)):
+            _charge_pass(generator, f"min(len({names[0]}), len({names[1]}))")
+        else:
+            generator.line(f"cost += {generator.bound(cost)}(({names[0]}, {names[1]}), None)")
         if _is_text(node.args[0]) or _is_text(node.args[1]):
             return f"({names[0]} {'!=' if negated else '=='} {names[1]})"
         return f"{'different' if negated else 'equal'}({', '.join(names)})"
@@ -319,51 +318,24 @@ def _with_literal(generator: Emitter, node: Node, literal: Literal) -> str | Non
     if value.__class__ not in (str, int, bool, type(None)):
         return None
     name = generator.atom(generator.value(node))
-    if value.__class__ is str:
-        _charge_against_text(generator, node, name, len(value))
-        return f"({name} == {value!r})"
-    if _is_scalar(node):
+    # The cost is that of one pass over the shorter text, or 1.
+    length = len(value) if value.__class__ is str else 1
+    if _is_scalar(node) and value.__class__ is not str:
         generator.charge(1)
-    else:
-        _charge_unless_empty(generator, name)
+    elif length >= len(PASS):
+        generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
+    elif length > _SHORT:
+        _charge_pass(generator, f"min({'len' if _is_text(node) else 'size'}({name}), {length})")
+    elif length > 0:
+        unless_empty = name if value.__class__ is str and _is_text(node) else f"{name} or {name}.__class__ not in SIZED"
+        generator.line(f"if {unless_empty}: cost += 1")
+    if value.__class__ is str:
+        return f"({name} == {value!r})"
     if value is None or (value.__class__ is bool and _is_scalar(node)):
         return f"({name} is {value!r})"
     if value.__class__ is bool:  # a value that is neither true nor false may be incomparable
         return f"({name} is {value!r} or {name} is not {not value!r} and equal({name}, {value!r}))"
     return f"({name} == {value!r} if {name}.__class__ is int_ else equal({name}, {value!r}))"
-
-
-def _charge_unless_empty(generator: Emitter, name: str) -> None:
-    generator.line(f"if {name} or {name}.__class__ not in SIZED: cost += 1")
-
-
-def _charge_against_text(generator: Emitter, node: Node, name: str, length: int) -> None:
-    """Write the cost of a comparison with a text of known length. The shorter text counts."""
-    if length == 0:
-        return
-    if length <= _SHORT:
-        if _is_text(node):
-            generator.line(f"if {name}: cost += 1")
-        else:
-            _charge_unless_empty(generator, name)
-    elif length < len(PASS):
-        _charge_pass(generator, f"min({'len' if _is_text(node) else 'size'}({name}), {length})")
-    else:
-        generator.line(f"cost += traversal({name}) if size({name}) < {length} else {ceil(length * STRING_TRAVERSAL)}")
-
-
-def _charge_smaller(generator: Emitter, node: Call, names: list[str]) -> None:
-    """Charge the cost of one pass over the smaller of two values."""
-    if all(map(_is_scalar, node.args)):
-        generator.charge(1)
-        return
-    binding = bind(node)
-    if isinstance(binding.cost, int):
-        generator.charge(binding.cost)
-    elif all(map(_is_text, node.args)):
-        _charge_pass(generator, f"min(len({names[0]}), len({names[1]}))")
-    else:
-        generator.line(f"cost += {generator.bound(binding.cost)}(({names[0]}, {names[1]}), None)")
 
 
 # Logic, sizes, membership, texts
@@ -564,22 +536,26 @@ _WHOLE = frozenset({"_&&_", "_||_", "!_", "_?_:_", "_==_", "_!=_", "_<_", "_<=_"
 """Calls whose code computes each argument before that of the next one begins."""
 
 
-def certain_loops(tree: Node) -> frozenset[int]:
+def certain_loops(node: Node) -> frozenset[int]:
     """The ids of the macros before which the code computes everything that the reference computes before them.
 
     Elsewhere an operand may be left to the end of an expression: in `f(a.b, l.all(...))` the loop runs first. Should
     `a.b` fail, the reference never runs the loop. So only in these macros is the cost limit certainly exceeded as soon
     as the sum of the costs is above it, except for what the code charges early.
     """
-    return frozenset(id(node) for node in _certain(tree))
-
-
-def _certain(node: Node) -> Iterator[Comprehension]:
+    own: frozenset[int] = frozenset()
     below: Iterable[Node] = ()
     match node:
         case Comprehension() if node.macro in _LOOPS and node.macro != "sortBy" and node.accumulator == ACCUMULATOR:
-            yield node
-            below = (node.range, *_first_parts(node))
+            own, below = frozenset({id(node)}), [node.range]
+            # What the code computes first in each turn: a condition, then perhaps the element that is appended.
+            step: Node | None = node.step
+            if node.macro not in ("map", "filter", "transformList"):
+                below, step = [*below, *node.body[:1]], None
+            if isinstance(step, Call) and step.function == "_?_:_":
+                below, step = [*below, step.args[0]], step.args[1]
+            if isinstance(step, Call) and step.function == "_+_":
+                below = [*below, step.args[1]]
         case Call() if node.function in _WHOLE:
             below = node.args
         case Call():
@@ -590,21 +566,7 @@ def _certain(node: Node) -> Iterator[Comprehension]:
             below = node.elements[:1]
         case _:
             pass
-    for child in below:
-        yield from _certain(child)
-
-
-def _first_parts(node: Comprehension) -> Iterator[Node]:
-    """What the code computes first in each turn: a condition, then perhaps the element that is appended."""
-    if node.macro not in ("map", "filter", "transformList"):
-        yield from node.body[:1]
-        return
-    step = node.step
-    if isinstance(step, Call) and step.function == "_?_:_":
-        yield step.args[0]
-        step = step.args[1]
-    if isinstance(step, Call) and step.function == "_+_":
-        yield step.args[1]
+    return own.union(*map(certain_loops, below))
 
 
 _LOOPS: dict[str, Callable[[Emitter, Comprehension], str]] = {

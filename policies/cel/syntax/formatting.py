@@ -43,10 +43,6 @@ WIDTH: Final = 120
 _WRITTEN_LITERALS = {INT, UINT, DOUBLE, STRING, BYTES}
 
 
-class ExpandedError(TypeError):
-    """The tree has expanded macros, whose text is gone."""
-
-
 class KeptError(Exception):
     """The expression is left as it is. The text says why."""
 
@@ -75,13 +71,8 @@ def formatted(source: Source, width: int = WIDTH) -> str:
     return text
 
 
-def one_line(source: Source) -> str:
-    """The expression on one line. Raises as `formatted`."""
-    return formatted(source, ONE_LINE)
-
-
 def unparse(tree: ast.Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
-    """The text of a tree with lines of at most `width` columns, as far as possible. Raises ExpandedError."""
+    """The text of a tree with lines of at most `width` columns, as far as possible. Raises TypeError for an expanded macro."""
     return deeply(lambda: laid_out(_Unparser(spelling or {}).group(tree), width))
 
 
@@ -140,7 +131,7 @@ class _Unparser:
                 return Group(node.name)
             case ast.Select():
                 if node.test_only:
-                    raise ExpandedError("has")
+                    raise TypeError("the text of has() is gone")
                 return Group(self._at_least(_PRIMARY, node.operand), f".{_field(node.field)}")
             case ast.Call() if node.target is not None:
                 return Group(self._at_least(_PRIMARY, node.target), f".{node.function}", self._arguments(node))
@@ -157,7 +148,7 @@ class _Unparser:
                 fields = ((f"{_marked(f.optional)}{_field(f.name)}: ", self.group(f.value)) for f in node.fields)
                 return _enclosed(f"{node.type_name}{{", fields, "}")
             case ast.Comprehension():
-                raise ExpandedError(node.macro)
+                raise TypeError(f"the text of {node.macro} is gone")
             case _:
                 raise TypeError(node)
 

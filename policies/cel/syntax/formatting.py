@@ -72,7 +72,7 @@ def formatted(source: Source, width: int = WIDTH) -> str:
 
 
 def unparse(tree: ast.Node, width: int = ONE_LINE, spelling: Spelling | None = None) -> str:
-    """The text of a tree with lines of at most `width` columns, as far as possible. Raises TypeError for an expanded macro."""
+    """The text of a tree, if possible with lines of at most `width` columns. Raises TypeError for an expanded macro."""
     return deeply(lambda: laid_out(_Unparser(spelling or {}).group(tree), width))
 
 

@@ -86,7 +86,6 @@ def _group_kind(value: _Json) -> tuple[str, str]:
 
 
 def _lost(text: str, *steps: str | int) -> Conversion:
-    """A document of which nothing remains."""
     return Conversion(remarks=(Remark(steps, text),))
 
 
@@ -104,15 +103,12 @@ class _Notes:
         self.remarks: list[Remark] = [] if remarks is None else remarks
 
     def at(self, *steps: str | int) -> _Notes:
-        """The same for what is below."""
         return _Notes((*self.path, *steps), self.remarks)
 
     def lose(self, text: str, *steps: str | int) -> None:
-        """Note that something is lost."""
         self.remarks.append(Remark((*self.path, *steps), text))
 
     def tell(self, text: str) -> None:
-        """Note something that is not lost."""
         self.remarks.append(Remark(self.path, text, lost=False))
 
 
@@ -311,7 +307,6 @@ _MATCH = frozenset(
 
 
 def _template(value: _Json, values: Sequence[_Json]) -> Conversion:
-    """What is to be said of a template itself."""
     if _source(value) is None:
         return _lost(f"it has no code for {_ENGINE}; Rego cannot be turned", "spec", "targets")
     kind = str(_below(value, _KIND) or "")
@@ -361,7 +356,6 @@ def _constraint(value: _Json, templates: Sequence[_Json]) -> Conversion:
 
 
 def _source(template: _Json) -> _Json | None:
-    """The code of a template in CEL; None if it has none."""
     for target in (template.get("spec") or {}).get("targets") or ():
         for code in target.get("code") or ():
             if code.get("engine") == _ENGINE:
@@ -452,7 +446,6 @@ _NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def _cluster_policy(value: _Json) -> Conversion:
-    """A policy and a binding for each rule with CEL."""
     notes, spec = _Notes(), value.get("spec") or {}
     name, namespace = _metadata(value)
     for key in ("validationFailureActionOverrides", "webhookConfiguration.matchConditions"):
@@ -554,7 +547,6 @@ def _metadata(value: _Json) -> tuple[str, str]:
 
 
 def _label(name: object, index: int) -> str:
-    """A name that an object may have as a part of its own."""
     return _NAME.sub("-", str(name or f"rule-{index + 1}")).strip("-.").lower() or f"rule-{index + 1}"
 
 
@@ -643,14 +635,12 @@ def _is_plain(selector: _Json, notes: _Notes) -> bool:
 
 
 def _of_kind(kind: Kind) -> str:
-    """The condition that a request is about a kind."""
     group = "" if kind.group == _ANY else f"request.kind.group == {quote(kind.group)}"
     name = "" if kind.kind == _ANY else f"request.kind.kind == {quote(kind.kind)}"
     return " && ".join(filter(None, (group, name))) or "true"
 
 
 def _of_selector(selector: _Json, notes: _Notes) -> Iterator[str]:
-    """The conditions of a label selector, but for one with wildcards."""
     if not _is_plain(selector, notes):
         return
     for key, value in (selector.get("matchLabels") or {}).items():
@@ -672,7 +662,6 @@ def _of_selector(selector: _Json, notes: _Notes) -> Iterator[str]:
 
 
 def _of_subjects(subjects: Sequence[_Json], notes: _Notes) -> Iterator[str]:
-    """The conditions that a user is one of some."""
     for index, subject in enumerate(subjects):
         name = str(subject.get("name") or "")
         match subject.get("kind"):

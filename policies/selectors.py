@@ -321,7 +321,6 @@ def _by_nodes(requirement: SelectorRequirement, census: Census) -> Iterator[_Fau
 
 
 def _instead(key: str, census: Census) -> str:
-    """What to write in the place of a key that no Node carries."""
     if key == FLAVOR and census.carries(IB_FABRIC):
         return f"Write {IB_FABRIC} with the operator Exists."
     short, places = key.rpartition("/")[2], census.places
@@ -432,7 +431,6 @@ class NodeSelectors:
         return list(dict.fromkeys(violations))
 
     def _faults(self, asked: _Selection, organizations: tuple[str, ...]) -> list[tuple[tuple[str, ...], _Fault]]:
-        """The faults of a template, each with its place in the spec."""
         census = self._census
         of_selector = (self._fault(one, asked.selector, organizations) for one in asked.selector)
         faults: list[tuple[tuple[str, ...], _Fault]] = [(("nodeSelector",), fault) for fault in of_selector if fault]

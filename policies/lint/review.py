@@ -215,7 +215,6 @@ _OPERATIONS = ("add", "copy", "move", "remove", "replace", "test")
 
 
 def _futile(policy: Policy, subject: LintSubject, typed: Sequence[TypedPolicy]) -> Iterator[LintFinding]:
-    """Findings about mutations that fail for each kind, or for each object."""
     schemas = [built_in(one.kind) for one in typed if one.kind is not None]
     roots = [schema.root for schema in schemas if schema is not None]
     known = roots if len(roots) == len(schemas) else []
@@ -246,7 +245,6 @@ def _skeleton(node: ast.Node) -> Any:
 
 
 def _futile_patch(field: ast.FieldValue, roots: Sequence[SchemaNode]) -> Iterator[tuple[ast.Node, str, str]]:
-    """What is wrong with a literal operation or path of a patch."""
     text = field.value.value if isinstance(field.value, ast.Literal) else None
     if not isinstance(text, str) or field.name not in ("op", "path", "from"):
         return
@@ -311,7 +309,6 @@ _SHORTEST = 20  # characters: a shorter message has no room for a remedy
 
 
 def _without_remedy(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
-    """Findings about validations without a message, or with one that is too short to contain a remedy."""
     for index, validation in enumerate(policy.validations):
         text = validation.message.strip()
         if validation.message_expression is not None or len(text) >= _SHORTEST:
@@ -345,7 +342,6 @@ def _panics(policy: Policy, subject: LintSubject, untyped: TypedPolicy, release:
 
 
 def _unused(policy: Policy, subject: LintSubject) -> Iterator[LintFinding]:
-    """Findings about variables and params that no expression reads."""
     trees = [parse(expression.source) for expression in policy.expressions]
     read = [ast.variables(tree) for tree in trees]
     for index, variable in enumerate(policy.variables):
@@ -389,7 +385,6 @@ def _conversions(policy: Policy, subject: LintSubject, release: Release) -> Iter
 def _of_binding(
     binding: Binding, policy: Policy | None, subject: LintSubject, catalog: ResourceCatalog
 ) -> Iterator[LintFinding]:
-    """Findings about a binding's matchResources, alone and together with its policy."""
     resources = binding.match_resources
     if resources is None:
         return
@@ -493,7 +488,6 @@ def _overlap(rule: NamedRule, other: NamedRule) -> bool:
 
 
 def _covers(wide: NamedRule, narrow: NamedRule) -> bool:
-    """Whether a rule matches all that another one matches."""
     lists = ((wide.api_versions, narrow.api_versions), *zip(_lists(wide), _lists(narrow), strict=True))
     return all(_ALL in above or {*above} >= {*below} for above, below in lists) and all(
         any(all(above in (below, _ALL) for above, below in zip(other, name, strict=True)) for other in _resources(wide))
@@ -507,5 +501,4 @@ def _lists(rule: NamedRule) -> Sequence[Sequence[str]]:
 
 
 def _resources(rule: NamedRule) -> list[Sequence[str]]:
-    """The resources and subresources that a rule names."""
     return [name.partition("/")[::2] for name in rule.resources]

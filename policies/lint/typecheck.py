@@ -41,21 +41,6 @@ class ResourceCatalog:
     custom: Mapping[GroupVersionKind, OpenApi]
     release: Release = NEWEST
 
-    def kinds(self, group: str, version: str, resource: str) -> tuple[GroupVersionKind, ...]:
-        """The kinds of a resource, whose name may be singular. As in a RESTMapper, an empty group matches any.
-
-        Source: ResourcesFor in k8s.io/apimachinery's pkg/api/meta/restmapper.go.
-        """
-        name = resource.lower()
-        return tuple(
-            resource_.kind
-            for resource_ in self.resources
-            if resource_.version == version
-            and (not group or resource_.group == group)
-            and name in (resource_.name, resource_.kind.kind.lower())
-            and "/" not in resource_.name
-        )
-
     def open_api(self, kind: GroupVersionKind) -> OpenApi | None:
         """The schema of a kind; None if it is unknown."""
         return open_api(kind, self.release) or self.custom.get(kind)
@@ -194,8 +179,7 @@ def escaped(name: str) -> str | None:
     return re.sub(r"__|[-./]", lambda match: _ESCAPES[match[0]], name)
 
 
-TYPES_LIMIT = 10
-"""Kubernetes collects at most this many kinds from one rule, and then ignores further rules."""
+_MOST_KINDS = 10  # Kubernetes collects at most so many from one rule, and then ignores further rules
 
 
 def warnings(policy: Policy, catalog: ResourceCatalog) -> list[dict[str, str]]:
@@ -214,16 +198,27 @@ def warnings(policy: Policy, catalog: ResourceCatalog) -> list[dict[str, str]]:
 
 
 def checked_kinds(policy: Policy, catalog: ResourceCatalog) -> tuple[GroupVersionKind, ...]:
-    """The kinds for which a policy is checked, in Kubernetes' order: those of rules without wildcards."""
+    """The kinds for which a policy is checked, in Kubernetes' order: those of rules without wildcards.
+
+    As in a RESTMapper, the name of a resource may be singular, and an empty group matches any. Source: ResourcesFor in
+    k8s.io/apimachinery's pkg/api/meta/restmapper.go.
+    """
     collected: list[GroupVersionKind] = []
     for rule in policy.match_constraints.resource_rules:
         if any("*" in name for name in (*rule.api_groups, *rule.api_versions)):
             continue
         plain = sorted(name for name in rule.resources if "*" not in name and "/" not in name)  # no subresources
-        targets = product(sorted(rule.api_groups), sorted(rule.api_versions), plain)
-        kinds = [kind for target in targets for kind in catalog.kinds(*target)]
-        collected += kinds[:TYPES_LIMIT]
-        if len(kinds) >= TYPES_LIMIT:
+        kinds = [
+            resource.kind
+            for group, version, name in product(sorted(rule.api_groups), sorted(rule.api_versions), plain)
+            for resource in catalog.resources
+            if resource.version == version
+            and group in ("", resource.group)
+            and name.lower() in (resource.name, resource.kind.kind.lower())
+            and "/" not in resource.name
+        ]
+        collected += kinds[:_MOST_KINDS]
+        if len(kinds) >= _MOST_KINDS:
             break
     known = (kind for kind in dict.fromkeys(collected) if catalog.open_api(kind) is not None)
     return tuple(sorted(known, key=lambda kind: (kind.group, kind.version, kind.kind)))

@@ -139,20 +139,14 @@ def workload(
     kind: str,
     templates: Iterable[str] = (),
     *,
-    jobs: Iterable[str] = (),
-    claims: Iterable[str] = (),
-    node_labels: Iterable[str] = (),
-    claim_labels: Iterable[str] = (),
-    pod_labels: Iterable[str] = (),
     changes: TemplateChange = "create",
     shape: Shape = STANDARD,
     containers: Iterable[tuple[str, tuple[str, ...]]] = (),
+    **paths: Iterable[str],
 ) -> Workload:
-    """A row of the table from paths as text. Raises ValueError if a path is invalid."""
-    places = [tuple(map(parse, paths)) for paths in (templates, jobs, claims, node_labels, claim_labels, pod_labels)]
-    return Workload(
-        group, kind, places[0], places[1], places[2], places[3], changes, places[4], places[5], shape, tuple(containers)
-    )
+    """A row of the table from paths as text. paths: of its other places. Raises ValueError if one is invalid."""
+    places: dict[str, Any] = {name: tuple(map(parse, own)) for name, own in {"templates": templates, **paths}.items()}
+    return Workload(group, kind, changes=changes, shape=shape, containers=tuple(containers), **places)
 
 
 _POD_TEMPLATE = ("spec.template",)

@@ -208,7 +208,6 @@ def _resources(value: _Json, place: Place, flaws: Flaws) -> None:
 
 
 def _template(value: _Json, place: Place, flaws: Flaws) -> None:
-    """The labels and annotations of a template are those of Pods."""
     _labels_and_annotations(mapping(value, "metadata"), (place, "metadata"), flaws)
     _deletion_cost(value, (place, "annotations"), flaws)
 

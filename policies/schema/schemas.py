@@ -81,33 +81,33 @@ class _Shape:
         self.judge, self.absent, self.plain = judge, absent, plain
 
 
-def _text(enum: tuple[str, ...], form: Format | None) -> _Shape:
-    """A string, one of some or of a format."""
+def _string(content: Callable[[str, Place, Flaws], None], plain: type | None = None) -> _Shape:
+    """A string. content: notes what is wrong with one; an empty one counts as a missing field."""
 
     def judge(value: Any, place: Place, flaws: Flaws) -> None:
-        if not isinstance(value, str):
-            _no_string(value, place, flaws)
-        elif value:
-            content(value, place, flaws)
+        if isinstance(value, str):
+            if value:
+                content(value, place, flaws)
+            return
+        remedy = f'write it in quotes: "{value}"' if isinstance(value, int | float) else ""
+        if isinstance(value, bool):
+            remedy = "write it in quotes: YAML takes the word for a boolean"
+        flaws.mismatch(place, "string", value, remedy)
 
+    return _Shape(judge, partial(content, ""), plain)
+
+
+def _text(enum: tuple[str, ...], form: Format | None) -> _Shape:
     def content(value: str, place: Place, flaws: Flaws) -> None:
         if enum and value not in enum:
             flaws.unsupported(place, value, enum)
         elif form is not None:
             flaws.misformed(form, place, value)
 
-    return _Shape(judge, partial(content, ""), None if enum or form else str)
-
-
-def _no_string(value: object, place: Place, flaws: Flaws) -> None:
-    remedy = f'write it in quotes: "{value}"' if isinstance(value, int | float) else ""
-    if isinstance(value, bool):
-        remedy = "write it in quotes: YAML takes the word for a boolean"
-    flaws.mismatch(place, "string", value, remedy)
+    return _string(content, None if enum or form else str)
 
 
 def _flag(value: Any, place: Place, flaws: Flaws) -> None:
-    """A boolean."""
     if not isinstance(value, bool):
         word = str(value).lower()
         flaws.mismatch(place, "boolean", value, f"write {word} without quotes" if word in ("true", "false") else "")
@@ -173,20 +173,14 @@ def _quantity(least: int | None, value: Any, place: Place, flaws: Flaws) -> None
         flaws.invalid(place, str(amount), f"must be greater than or equal to {least}")
 
 
-def _time(value: Any, place: Place, flaws: Flaws) -> None:
-    """A time as in RFC 3339."""
-    if not isinstance(value, str):
-        _no_string(value, place, flaws)
-    elif value and not _is_time(value):
+def _time(value: str, place: Place, flaws: Flaws) -> None:
+    if value and not _is_time(value):
         problem = f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse'
         flaws.undecodable(place, problem, "write it like 2006-01-02T15:04:05Z")
 
 
-def _bytes(value: Any, place: Place, flaws: Flaws) -> None:
-    """Text in base64."""
-    if not isinstance(value, str):
-        _no_string(value, place, flaws)
-    elif (at := no_base64(value)) is not None:
+def _bytes(value: str, place: Place, flaws: Flaws) -> None:
+    if (at := no_base64(value)) is not None:
         flaws.undecodable(place, f"illegal base64 data at input byte {at}", "encode it, or write it in stringData")
 
 
@@ -298,7 +292,6 @@ class _Shapes:
         return reference == OBJECT_META
 
     def _shape(self, schema: OpenApi, rule: Mapping[str, Any]) -> _Shape:  # noqa: PLR0911 - one return per form
-        """The form of a field, with the rule for it."""
         form, below = FORMATS.get(rule.get("format", "")), schema.get("additionalProperties")
         if isinstance(below, dict):
             inner = {**rule, "format": rule.get("values", "")}
@@ -307,7 +300,7 @@ class _Shapes:
             case "array":
                 return _list_of(self._shape(schema["items"], rule))
             case "string":
-                return _Shape(_bytes) if schema.get("format") == "byte" else _text(tuple(rule.get("enum", ())), form)
+                return _string(_bytes) if schema.get("format") == "byte" else _text(tuple(rule.get("enum", ())), form)
             case "integer" | "number" as type_:
                 return _number(schema.get("format") or type_, rule)
             case "boolean":
@@ -315,7 +308,7 @@ class _Shapes:
             case str(name) if name == QUANTITY:
                 return _Shape(partial(_quantity, rule.get("minimum")))
             case str(name) if name in (TIME, MICRO_TIME):
-                return _Shape(_time)
+                return _string(_time)
             case str(name) if name == _INT_OR_STRING:
                 return _int_or_string(_number("int32", rule), form)
             case str(name) if name in (f"{_SCHEMA}OrArray", f"{_SCHEMA}OrBool"):
@@ -434,7 +427,6 @@ def _kept_number(value: float, schema: OpenApi, place: Place, flaws: Flaws) -> N
 
 
 def _sized(count: int, noun: str, schema: OpenApi, place: Place, flaws: Flaws) -> None:
-    """Note too few or too many items or properties."""
     least, most = (schema.get(f"{end}{noun.capitalize()}") for end in ("min", "max"))
     if least is not None and count < least:
         flaws.invalid(place, count, f"{_body(place)} should have at least {least} {noun}")

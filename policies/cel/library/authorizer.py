@@ -157,7 +157,6 @@ def _service_account(target: Authorizer, namespace: str, name: str) -> Authorize
 
 
 def _narrowed(field: str, read: Callable[[str], Any] = str, kind: type[_Inquiry] = ResourceCheck) -> Implementation:
-    """A function that sets one field of a check."""
 
     def narrowed(target: _Inquiry, value: str) -> _Inquiry:
         if field in ("path", "resource") and not trimmed(value):

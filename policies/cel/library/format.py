@@ -48,7 +48,6 @@ def uri(text: str) -> list[str]:
 
 
 def _uuid(text: str) -> list[str]:
-    """The problems of a UUID of any version, with or without dashes."""
     return [] if len(text) <= 36 and _IS_UUID.fullmatch(text) else ["does not match the UUID format"]
 
 

@@ -226,10 +226,6 @@ def _compiled(pattern: str) -> Pattern:
         raise CelError(f"Illegal regex: {error.message}") from None
 
 
-def _find(text: str, pattern: str) -> str:
-    return _compiled(pattern).find(text)
-
-
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
     return _compiled(pattern).find_all(text, limit)
 
@@ -238,7 +234,11 @@ LIBRARY = library(
     "kubernetes.regex",
     ("matches: matches(string, string) -> bool", None, of_match),
     ("matches_string: string.matches(string) -> bool", None, of_match),
-    ("string_find_string: string.find(string) -> string", _find, of_match),
+    (
+        "string_find_string: string.find(string) -> string",
+        lambda text, pattern: _compiled(pattern).find(text),
+        of_match,
+    ),
     ("string_find_all_string: string.findAll(string) -> list(string)", _find_all, of_match),
     ("string_find_all_string_int: string.findAll(string, int) -> list(string)", _find_all, of_match),
     calls={"matches": _matches},

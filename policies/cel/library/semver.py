@@ -56,7 +56,6 @@ def _compare(left: Semver, right: Semver) -> int:
 
 
 def _parse(text: str) -> Semver:
-    """The version in a text. Raises CelError with the reference's message."""
     text = clean(text)
     if not text:
         raise CelError("Version string empty")

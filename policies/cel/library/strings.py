@@ -57,21 +57,18 @@ def index_of_anywhere(text: str, part: str, offset: int) -> int:
     return _index_of(text, part, offset) if part else offset
 
 
-def _last_index_of(text: str, part: str) -> int:
-    return _find_last(text, part) if part else len(text)
-
-
 def last_index_of_anywhere(text: str, part: str, offset: int) -> int:
     """`text.lastIndexOf(part, offset)` of 1.36, which finds an empty text anywhere."""
-    return _last_index_of_offset(text, part, offset) if part else offset
+    return _last_index_of(text, part, offset) if part else offset
 
 
-def _last_index_of_offset(text: str, part: str, offset: int) -> int:
+def _last_index_of(text: str, part: str, *offsets: int) -> int:
+    offset = offsets[0] if offsets else len(text)
     if offset < 0:
         raise _out_of_range(offset)
     if not part:
         return min(offset, len(text))
-    return -1 if offset >= len(text) else _find_last(text[: offset + len(part)], part)
+    return -1 if offsets and offset >= len(text) else _find_last(text[: offset + len(part)], part)
 
 
 def _find_last(text: str, part: str) -> int:
@@ -241,7 +238,6 @@ def unsuitable(letter: str, name: str) -> str:
 
 
 def _read(text: str, position: int) -> tuple[_Clause, int]:
-    """The clause after a percent sign, and the position behind it."""
     if position >= len(text):
         raise CelError("unexpected end of string")
     precision = _PRECISION
@@ -260,7 +256,6 @@ def _read(text: str, position: int) -> tuple[_Clause, int]:
 
 
 def _precision(text: str, start: int, end: int) -> int:
-    """The precision between two positions."""
     problem = ""
     if end == len(text):
         problem = "could not find end of precision specifier"
@@ -409,7 +404,7 @@ STRINGS = library(
     ("string_index_of_string: string.indexOf(string) -> int", _index_of, cost.of_tree),
     ("string_index_of_string_int: string.indexOf(string, int) -> int", _index_of, cost.of_tree),
     ("string_last_index_of_string: string.lastIndexOf(string) -> int", _last_index_of, cost.of_tree),
-    ("string_last_index_of_string_int: string.lastIndexOf(string, int) -> int", _last_index_of_offset, cost.of_tree),
+    ("string_last_index_of_string_int: string.lastIndexOf(string, int) -> int", _last_index_of, cost.of_tree),
     ("string_lower_ascii: string.lowerAscii() -> string", _cased(str.lower, _TO_LOWER), cost.of_first),
     ("string_replace_string_string: string.replace(string, string) -> string", _replace, cost.of_first_twice),
     ("string_replace_string_string_int: string.replace(string, string, int) -> string", _replace, cost.of_first_twice),

@@ -10,7 +10,6 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from time import monotonic, thread_time
 from typing import TypeVar
 
@@ -109,13 +108,31 @@ FLOOD, LATE = 2.0, 0.4
 _FORGOTTEN = 0.001
 
 
-@dataclass(frozen=True, eq=False)
 class Claim:
-    """Somebody who waits for a turn, or has it. since: when it began to wait, or the turn began."""
+    """Somebody who waits for a turn, or has it. since: when it began to wait, or the turn began.
 
-    tenant: str
-    since: float
-    deadline: float
+    end: called when the turn has to end; set by whoever has it.
+    """
+
+    def __init__(self, tenant: str, since: float, deadline: float) -> None:
+        self.tenant = tenant
+        self.since = since
+        self.deadline = deadline
+        self.end: Callable[[], None] = lambda: None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    def end_at(self, moment: float) -> None:
+        """End at a moment, instead of at an earlier choice of one. Infinite: for nobody."""
+
+        def end() -> None:
+            self._ended = True
+            self.end()
+
+        if self._timer is not None:
+            self._timer.cancel()
+        if moment < math.inf and not self._ended:
+            self._timer = asyncio.get_running_loop().call_at(moment, end)
 
 
 class Use:
@@ -170,34 +187,12 @@ class NoTurnError(Exception):
     """There was no turn: too many wait, or the time was over."""
 
 
-class Turn:
-    """A turn, which begins now. end: called when the turn has to end; set by whoever has it."""
-
-    def __init__(self, tenant: str, deadline: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.claim = Claim(tenant, self._loop.time(), deadline)
-        self.end: Callable[[], None] = lambda: None
-        self._timer: asyncio.TimerHandle | None = None
-        self._ended = False
-
-    def end_at(self, moment: float) -> None:
-        """End at a moment, instead of at an earlier choice of one. Infinite: for nobody."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if moment < math.inf and not self._ended:
-            self._timer = self._loop.call_at(moment, self._end)
-
-    def _end(self) -> None:
-        self._ended = True
-        self.end()
-
-
 class Turns:
     """Gives turns to tenants, and within a tenant in the order of arrival."""
 
     def __init__(self) -> None:
-        self._turn: Turn | None = None
-        self._waiting: dict[Claim, asyncio.Future[Turn]] = {}
+        self._turn: Claim | None = None
+        self._waiting: dict[Claim, asyncio.Future[None]] = {}
         self._use = Use()
 
     @property
@@ -206,35 +201,36 @@ class Turns:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def turn(self, tenant: str, deadline: float) -> AsyncIterator[Turn]:
+    async def turn(self, tenant: str, deadline: float) -> AsyncIterator[Claim]:
         """A turn. deadline: a time of the event loop's clock. Raises NoTurnError."""
-        if self._turn is None:
-            turn = self._turn = Turn(tenant, deadline)
-        else:
-            turn = await self._place(tenant, deadline)
-        try:
-            yield turn
-        finally:
-            now = asyncio.get_running_loop().time()
-            turn.end_at(math.inf)
-            self._use.add(tenant, now - turn.claim.since, now)
-            self._next()
-
-    async def _place(self, tenant: str, deadline: float) -> Turn:
-        of_one = sum(claim.tenant == tenant for claim in self._waiting)
-        if self.waiting >= WAITING or of_one >= WAITING_OF_ONE:
-            raise NoTurnError("too many reviews that take long wait already")
         loop = asyncio.get_running_loop()
         claim = Claim(tenant, loop.time(), deadline)
-        place: asyncio.Future[Turn] = loop.create_future()
+        if self._turn is None:
+            self._turn = claim
+        else:
+            await self._place(claim)
+        try:
+            yield claim
+        finally:
+            now = loop.time()
+            claim.end_at(math.inf)
+            self._use.add(tenant, now - claim.since, now)
+            self._next()
+
+    async def _place(self, claim: Claim) -> None:
+        """Wait until the claim has the turn."""
+        of_one = sum(other.tenant == claim.tenant for other in self._waiting)
+        if self.waiting >= WAITING or of_one >= WAITING_OF_ONE:
+            raise NoTurnError("too many reviews that take long wait already")
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[claim] = place
         self._hurry()
         try:
-            async with asyncio.timeout_at(deadline):
-                return await place
+            async with asyncio.timeout_at(claim.deadline):
+                await place
         except BaseException as error:
             if place.done() and not place.cancelled():  # the turn came at the last moment
-                place.result().end_at(math.inf)
+                claim.end_at(math.inf)
                 self._next()
             elif self._waiting.pop(claim, None) is not None:
                 self._hurry()
@@ -247,10 +243,9 @@ class Turns:
 
     def _hurry(self) -> None:
         """Let the turn end in time for those that wait."""
-        if self._turn is not None:
-            claim = self._turn.claim
-            others = [other for other in self._queue() if other.tenant != claim.tenant]
-            self._turn.end_at(turn_end(claim, others, self._use, asyncio.get_running_loop().time()))
+        if (turn := self._turn) is not None:
+            others = [other for other in self._queue() if other.tenant != turn.tenant]
+            turn.end_at(turn_end(turn, others, self._use, asyncio.get_running_loop().time()))
 
     def _next(self) -> None:
         self._turn = None
@@ -258,8 +253,8 @@ class Turns:
             claim = self._queue()[0]
             place = self._waiting.pop(claim)
             if not place.done():
-                self._turn = Turn(claim.tenant, claim.deadline)
-                place.set_result(self._turn)
+                self._turn, claim.since = claim, asyncio.get_running_loop().time()
+                place.set_result(None)
                 self._hurry()
                 return
 

@@ -16,7 +16,7 @@ from policies.engine.comparison import OUTCOMES
 from policies.engine.engine import Answer, Unanimity
 from policies.engine.request import AdmissionRequest, Operation
 from policies.engine.rule import Names, Phase
-from webhook.audit.record import Record
+from webhook.audit.finding import Record
 from webhook.version import VERSION
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import structlog
 
 from policies.engine.facts import StaticFacts
 from policies.kubernetes.release import NEWEST
-from webhook.audit.owners import Owners
+from webhook.audit.finding import Owners
 from webhook.certificates import Certificates, Upkeep, trusted
 from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.events import Events
@@ -115,7 +115,8 @@ async def serve(read: Callable[[], Settings], path: Path | None = None, log_line
         trace(stack, service, settings.tracing)
 
         # Last, because an open port promises that the rules are in force.
-        probed = await stack.enter_async_context(health.opened(service.health_app(), settings.health))
+        application = health.application(state, measures, service.list_paths)
+        probed = await stack.enter_async_context(health.opened(application, settings.health))
         server = service.connections()
         url = await stack.enter_async_context(server.port(parts.certificates.serving.context))
         # The objects from start-up live as long as the process, so the garbage collector can ignore them.

@@ -82,10 +82,6 @@ class Trace:
 
         return lap
 
-    def branch(self) -> Trace:
-        """A trace for another process, whose spans are to be added to these."""
-        return Trace(None, self.slow)
-
     def conclude(self, request: AdmissionRequest, answer: Answer) -> None:
         """Note what was asked and answered: identities and verdicts, nothing of the object's content."""
         parts = (request.resource.group, request.resource.resource, request.sub_resource)

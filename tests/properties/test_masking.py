@@ -95,7 +95,7 @@ def test_no_record_holds_a_secret(obj: Json, content: Content, shown: st.DataObj
     """No value of a Secret or of an environment variable is in a record, in whatever words people were told of it."""
     masking = Masking()
     masking.masked(obj)
-    hidden = sorted({text for secret in masking.hidden for text in record._shapes(secret)})
+    hidden = sorted({text for secret in masking.hidden for text in record.shapes(secret)})
     write = shown.draw(_WAYS)
     told = " ".join(map(write, shown.draw(st.lists(st.sampled_from(hidden), max_size=3)))) if hidden else "nothing"
     found = _recorded(_applied(obj), f"it is {told}.", content)

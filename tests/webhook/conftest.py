@@ -15,6 +15,7 @@ from support.service.servers import Client, Running, Serve
 from webhook.configuration.settings import Listen
 from webhook.http.app import Service
 from webhook.http.decision import Follower, Served, ServingState
+from webhook.http.health import application
 from webhook.metrics import Metrics
 
 
@@ -56,7 +57,9 @@ def serve(aiohttp_client: AiohttpClient) -> Serve:
         service = Service(state, Metrics(), Listen.model_validate({"maxInFlight": max_in_flight}))
         service.followers = tuple(followers)
         admission: Client = await aiohttp_client(_Server(ServerRunner(service.connections())))
-        health: Client = await aiohttp_client(_Server(AppRunner(service.health_app())))
+        health: Client = await aiohttp_client(
+            _Server(AppRunner(application(service.state, service.metrics, service.list_paths)))
+        )
         return Running(state, service.metrics, admission, health)
 
     return start

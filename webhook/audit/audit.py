@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from policies import labels
@@ -16,12 +15,11 @@ from policies.engine.engine import Answer, Decision
 from policies.engine.facts import Facts
 from policies.engine.interruption import FactUnavailable, Key, Missing, PostponedError
 from policies.engine.request import AdmissionRequest, is_being_deleted, is_owned, mapping
-from policies.engine.rule import PatchOperation, PolicyException
+from policies.engine.rule import PatchOperation
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, is_control_plane
 from policies.engine.violation import BLANKS, Violation, printable, shortened
 from policies.objects.fieldpath import Location, lookup, render
-from webhook.audit.finding import Finding, Subject, Verdict, subject
-from webhook.audit.owners import Owners
+from webhook.audit.finding import Finding, Judged, Owners, Subject, Verdict, subject
 from webhook.audit.rules import Rules
 from webhook.limits import limited
 
@@ -67,7 +65,10 @@ def together(findings: Iterable[Finding]) -> list[Finding]:
         merged[key] = finding
         if before is not None:
             first, second = sorted((before, finding), key=lambda finding: _GRAVEST.index(finding.verdict))
-            texts = {name: _joined(getattr(before, name), getattr(finding, name)) for name in ("message", "remedy")}
+            texts: dict[str, str] = {}
+            for name in ("message", "remedy"):
+                one, other = getattr(before, name), getattr(finding, name)
+                texts[name] = one if other in one.split("\n") else "\n".join(filter(None, (one, other)))
             merged[key] = replace(first, until=first.until or second.until, **texts)
     return list(merged.values())
 
@@ -82,17 +83,19 @@ def of_changes(subject: Subject, policy: str, before: Any, operations: Sequence[
         yield Finding(subject, policy, "mutate", path, "; ".join(dict.fromkeys(texts)))
 
 
-def _joined(one: str, other: str) -> str:
-    return one if other in one.split("\n") else "\n".join(filter(None, (one, other)))
-
-
 def _of_decision(subject: Subject, decision: Decision) -> Iterator[Finding]:
     if decision.failure is not None:
         verdict: Verdict = "error" if decision.denies else "warn"
         text = printable(f"it could not be evaluated: {decision.failure.error}", BLANKS)
         yield Finding(subject, decision.rule, verdict, "", text)
     elif decision.verdict == "excepted" and decision.exception is not None:
-        yield from _excepted(subject, decision, decision.exception)
+        exception = decision.exception
+        until, grounds = f"{exception.until.isoformat()}T23:59:59Z", f" (exception {exception.grounds})"
+        for violation in decision.violations:
+            text = _sentence(decision, violation) + grounds
+            yield Finding(subject, decision.rule, "exempt", violation.path, text, violation.remedy, until)
+        if not decision.violations:
+            yield Finding(subject, decision.rule, "exempt", "", f"it changes nothing here{grounds}", until=until)
     elif decision.verdict in ("deny", "warn", "audit"):
         ended = f" {decision.exception.ending(decision.rule)}" if decision.exception is not None else ""
         for violation in decision.violations:
@@ -106,15 +109,6 @@ def _sentence(decision: Decision, violation: Violation) -> str:
     """What is wrong, without the name of the policy, and without that of the binding, which decides nothing here."""
     text = violation.sentence.removeprefix(f"{decision.rule}: ")
     return text.partition(_DENIED)[2] if text.startswith(f"{_NATIVE} '{decision.rule}' ") and _DENIED in text else text
-
-
-def _excepted(subject: Subject, decision: Decision, exception: PolicyException) -> Iterator[Finding]:
-    until, grounds = f"{exception.until.isoformat()}T23:59:59Z", f" (exception {exception.grounds})"
-    for violation in decision.violations:
-        text = _sentence(decision, violation) + grounds
-        yield Finding(subject, decision.rule, "exempt", violation.path, text, violation.remedy, until)
-    if not decision.violations:
-        yield Finding(subject, decision.rule, "exempt", "", f"it changes nothing here{grounds}", until=until)
 
 
 def _change(before: Any, operation: PatchOperation) -> tuple[Location, str]:
@@ -140,7 +134,6 @@ def _shown(value: Any) -> str:
     return shortened(json.dumps(value, ensure_ascii=False), _VALUE_LENGTH)
 
 
-T = TypeVar("T")
 # For one look-up. Nobody waits for an audit, so it may take longer than in a review.
 _SECONDS: Final = 30.0
 # A policy that takes too long for an object so often is skipped from then on.
@@ -148,19 +141,6 @@ _TIMES: Final = 3
 _NOBODY: Final[frozenset[str]] = frozenset()
 LookUp = Callable[[Key[Any], float], Awaitable[Any]]
 """Returns the value of a key within some seconds. Raises FactUnavailable, and Missing if it does not exist."""
-
-
-class Judged(Struct, frozen=True):
-    """An object that was judged, with what is found; its workload is looked up only if there is something."""
-
-    subject: Subject
-    findings: tuple[Finding, ...] = ()
-
-
-def count(counts: Counter[str], judged: Judged) -> None:
-    """Count an object, and its verdicts, each once."""
-    counts["objects"] += 1
-    counts.update({finding.verdict for finding in judged.findings})
 
 
 class Audit:
@@ -183,7 +163,20 @@ class Audit:
     async def judged(self, request: AdmissionRequest) -> Judged:
         """What is found about an object: nothing if it is being deleted."""
         about = subject(request)
-        findings = await self._looked_up(lambda facts: self._findings(about, request, facts))
+        # Again with all facts that judging turns out to need, and without policies that take too long.
+        findings: list[Finding] | None = None
+        skipped, entered = self._skipped, self._facts.entries
+        while findings is None:
+            facts = replace(self._facts, entries=entered, skipped=skipped)
+            try:
+                with limited():
+                    findings = self._findings(about, request, facts)
+            except Missing as missing:
+                entered = facts.entered(missing.key, await self._entry(missing.key)).entries
+            except PostponedError as error:
+                skipped |= {error.policy}
+                self._slow[error.policy] += 1
+                self._skipped |= {name for name, times in self._slow.items() if times >= _TIMES}
         if findings and self._workloads is not None:
             workload, scope = await self._workloads.topmost(request)
             about = replace(about, workload=workload, scope=scope)
@@ -200,37 +193,19 @@ class Audit:
         changed, changes = request, list[Finding]()
         if mutation.operations:
             changed = replace(request, object=patch.apply(request.object or {}, mutation.operations))
-            changes = list(self._changes(about, request, facts))
+            # What each mutation would change, one after the other.
+            current = request
+            for step in self.rules.mutations:
+                operations = engine.mutate(current, step, facts).operations
+                for rule in step.rules if operations else ():
+                    changes += of_changes(about, rule.name, current.object, operations)
+                    current = replace(current, object=patch.apply(current.object or {}, operations))
         validation = engine.validate(changed, ruleset, facts, together=not facts.skipped)
         for screener in ruleset.screeners:
             if screener.is_waiting:  # more objects of the kind will come
                 screener.prepare()
         silent = _NOBODY if validation.unanimity is not None else spared(request, facts)
         return together((*of_answers(about, (mutation, validation), silent), *changes))
-
-    def _changes(self, about: Subject, request: AdmissionRequest, facts: Facts) -> Iterator[Finding]:
-        """What each mutation would change, one after the other. Raises Missing."""
-        current = request
-        for step in self.rules.mutations:
-            operations = engine.mutate(current, step, facts).operations
-            for rule in step.rules if operations else ():
-                yield from of_changes(about, rule.name, current.object, operations)
-                current = replace(current, object=patch.apply(current.object or {}, operations))
-
-    async def _looked_up(self, judge: Callable[[Facts], T]) -> T:
-        """What comes of judging, with all facts that it turns out to need, and without policies that take too long."""
-        skipped, entered = self._skipped, self._facts.entries
-        while True:
-            facts = replace(self._facts, entries=entered, skipped=skipped)
-            try:
-                with limited():
-                    return judge(facts)
-            except Missing as missing:
-                entered = facts.entered(missing.key, await self._entry(missing.key)).entries
-            except PostponedError as error:
-                skipped |= {error.policy}
-                self._slow[error.policy] += 1
-                self._skipped |= {name for name, times in self._slow.items() if times >= _TIMES}
 
     async def _entry(self, key: Key[Any]) -> Any:
         if self._look_up is None:

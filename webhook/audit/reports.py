@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from policies.engine.violation import shortened, squeezed
-from webhook.audit.audit import Judged
-from webhook.audit.finding import Finding, Scope, Verdict
+from webhook.audit.finding import Finding, Judged, Scope, Verdict
 
 
 class Form(NamedTuple):

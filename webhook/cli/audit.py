@@ -15,8 +15,7 @@ from policies.engine.facts import StaticFacts
 from policies.kubernetes.release import NEWEST
 from webhook.audit import rules as auditrules
 from webhook.audit.audit import Audit
-from webhook.audit.finding import WHOLE, AuditError, Part
-from webhook.audit.owners import Owners
+from webhook.audit.finding import WHOLE, AuditError, Owners, Part
 from webhook.audit.rules import ANYBODY, as_sent
 from webhook.cli import options
 from webhook.cli.auditreport import AuditReport, Inquiry, tell

@@ -15,10 +15,7 @@ import click
 import msgspec
 import structlog
 
-from webhook.audit import record
-from webhook.audit.audit import Judged, count
-from webhook.audit.finding import Verdict
-from webhook.audit.record import Record, by_policy
+from webhook.audit.finding import Judged, Record, Verdict, by_policy, count, count_policies
 from webhook.audit.reports import FORMS, Store
 from webhook.cli.auditreport import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
 from webhook.cli.exits import OK, USAGE, ToolError
@@ -112,7 +109,7 @@ class _Stored:
 
     def add(self, judged: Judged) -> None:
         count(self.counts, judged)
-        record.count(self.findings, judged)
+        count_policies(self.findings, judged)
         self._store.add(judged)
 
     def passed(self, name: str, objects: int) -> None:

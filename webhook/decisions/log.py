@@ -38,20 +38,17 @@ class Sampling:
 
     def takes(self, uid: str, answer: Answer) -> bool:
         """Whether an answer is recorded: the largest share of its decisions counts."""
-        share = self._of(answer)
-        return share > 0 and crc32(uid.encode(errors="replace")) < share * _HASHES
-
-    def _of(self, answer: Answer) -> float:
-        alike = answer.unanimity
-        if alike is None:
-            return max((self._share(d.rule, d.verdict) for d in answer.decisions), default=self._share("", "admit"))
-        share = self._unanimous.get(alike)
-        if share is None:
+        if (alike := answer.unanimity) is None:
+            shares = (self._share(decision.rule, decision.verdict) for decision in answer.decisions)
+            share = max(shares, default=self._share("", "admit"))
+        elif alike in self._unanimous:
+            share = self._unanimous[alike]
+        else:
             share = max(self._share(decision.rule, "admit") for decision in alike)
             if len(self._unanimous) >= _MEMORY:
                 self._unanimous.clear()
             self._unanimous[alike] = share
-        return share
+        return share > 0 and crc32(uid.encode(errors="replace")) < share * _HASHES
 
     def _share(self, rule: str, verdict: str) -> float:
         share = self._shares.get((rule, verdict))
@@ -82,8 +79,18 @@ class Output:
     def write(self, lines: bytes) -> None:
         """Write lines, all of them. Raises OSError; what was torn then is ended before the next ones."""
         try:
-            if self._path is not None:
-                self._open(self._path, len(lines))
+            if self._descriptor >= 0 and self._path is not None and self._size + len(lines) > self._longest:
+                self.close()
+                names = [self._path, *(Path(f"{self._path}.{number}") for number in range(1, self._older + 1))]
+                for newer, renamed in reversed(list(pairwise(names))):
+                    if newer.exists():
+                        newer.replace(renamed)
+            if self._descriptor < 0 and self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._size = os.fstat(self._descriptor).st_size
+                # A line torn at its end, as by a full disk, is to be ended.
+                self._torn = self._size > 0 and os.pread(self._descriptor, 1, self._size - 1) != b"\n"
             rest = memoryview(b"\n" + lines if self._torn else lines)
             while rest:
                 written = os.write(self._descriptor, rest)
@@ -100,20 +107,6 @@ class Output:
             with suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = -1
-
-    def _open(self, path: Path, more: int) -> None:
-        """Open the file, with room for more bytes. A line torn at its end, as by a full disk, is to be ended."""
-        if self._descriptor >= 0 and self._size + more > self._longest:
-            self.close()
-            names = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, self._older + 1))]
-            for newer, renamed in reversed(list(pairwise(names))):
-                if newer.exists():
-                    newer.replace(renamed)
-        if self._descriptor < 0:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            self._size = os.fstat(self._descriptor).st_size
-            self._torn = self._size > 0 and os.pread(self._descriptor, 1, self._size - 1) != b"\n"
 
 
 # The bytes that wait for a slow disk: some hundred of the longest records.

@@ -9,6 +9,7 @@ import re
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -52,6 +53,7 @@ _FEW = 20
 _PARTS = re.compile(r"[\"\\]|[^\"\\\s]+?|\s+", re.DOTALL)
 _ESCAPED = {'"': r'\\?"', "\\": r"\\{1,2}"}
 _BLANK = r"(?:\s|\\[bfnrt]|\\u[0-9a-f]{4})*"
+_NEVER = r"(?!)"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -96,8 +98,27 @@ def _bounded(record: JsonObject, longest: int) -> bytes:
 
 
 def _record(asked: Asked, content: Content, longest: int, more: Mapping[str, Any]) -> JsonObject:
-    answer = asked.answer
-    described: JsonObject = {"request": _identity(asked.request)}
+    answer, request, user = asked.answer, asked.request, asked.request.user_info
+    prefix = mapping(request.object, "metadata").get("generateName")
+    is_unnamed = isinstance(prefix, str) and not request.name
+    # The request without its objects, in the form of an AdmissionRequest.
+    described: JsonObject = {
+        "request": {
+            "uid": request.uid,
+            "kind": request.kind,
+            "resource": request.resource,
+            "subResource": request.sub_resource,
+            "name": shortened(request.name, FIELD_LENGTH),
+            **({"generateName": shortened(str(prefix), FIELD_LENGTH)} if is_unnamed else {}),
+            "namespace": shortened(request.namespace, FIELD_LENGTH),
+            "operation": request.operation,
+            "userInfo": {
+                "username": shortened(user.username, FIELD_LENGTH),
+                "groups": [shortened(group, FIELD_LENGTH) for group in user.groups],
+            },
+            "dryRun": bool(request.dry_run),
+        }
+    }
     hide: Callable[[str], str] | None = None
     if content != "none":
         whole, masking = _masked(asked, longest)
@@ -130,27 +151,6 @@ def patch_size(answer: Answer) -> JsonObject:
     return {"operations": len(operations), "bytes": len(_encode(operations)) if operations else 0}
 
 
-def _identity(request: AdmissionRequest) -> JsonObject:
-    """A request without its objects, in the form of an AdmissionRequest."""
-    user = request.user_info
-    prefix = mapping(request.object, "metadata").get("generateName")
-    return {
-        "uid": request.uid,
-        "kind": request.kind,
-        "resource": request.resource,
-        "subResource": request.sub_resource,
-        "name": shortened(request.name, FIELD_LENGTH),
-        **({"generateName": shortened(prefix, FIELD_LENGTH)} if isinstance(prefix, str) and not request.name else {}),
-        "namespace": shortened(request.namespace, FIELD_LENGTH),
-        "operation": request.operation,
-        "userInfo": {
-            "username": shortened(user.username, FIELD_LENGTH),
-            "groups": [shortened(group, FIELD_LENGTH) for group in user.groups],
-        },
-        "dryRun": bool(request.dry_run),
-    }
-
-
 def _masked(asked: Asked, longest: int) -> tuple[JsonObject, Masking]:
     if len(asked.body) > longest:
         raise _ContentError(f"the review has {len(asked.body)} bytes; decisions.maxRecordBytes is {longest}")
@@ -160,18 +160,12 @@ def _masked(asked: Asked, longest: int) -> tuple[JsonObject, Masking]:
         request = dict(mapping(msgspec.json.decode(asked.body), "request"))
         for key in ("object", "oldObject"):
             if isinstance(obj := request.get(key), dict):
-                request[key] = masking.masked(_without_managed_fields(obj), is_secret=is_secret)
+                if isinstance(metadata := obj.get("metadata"), dict):
+                    metadata.pop("managedFields", None)  # half of most objects, and read by hardly any policy
+                request[key] = masking.masked(obj, is_secret=is_secret)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise _ContentError("the review is nested too deeply, or has texts that are no Unicode") from None
     return request, masking
-
-
-def _without_managed_fields(obj: JsonObject) -> JsonObject:
-    """The same object without what is half of most objects, and is read by hardly any policy."""
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
-        return obj
-    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
 def _decision(decision: Decision, hide: Callable[[str], str] | None) -> JsonObject:
@@ -209,36 +203,30 @@ class _Hiding:
 
     def __call__(self, told: str) -> str:
         """The message with the mask in place of each text; the mask alone if there are too many texts to look for."""
-        if len(self._texts) > _MANY:
-            return MASK
-        return self._pattern.sub(MASK, told) if self._texts else told
+        return MASK if self._pattern is None else self._pattern.sub(MASK, told)
 
     @cached_property
-    def _texts(self) -> frozenset[str]:
-        shapes = (text.strip() for secret in self._hidden for text in _shapes(secret))
-        return frozenset(text for text in shapes if len(text) >= _SHORTEST)
+    def _pattern(self) -> re.Pattern[str] | None:
+        texts = {shape.strip() for secret in self._hidden for shape in shapes(secret)}
+        longest_first = sorted((text for text in texts if len(text) >= _SHORTEST), key=lambda text: (-len(text), text))
+        if len(longest_first) > _MANY:
+            return None
+        # As messages write them: spaces or escapes for what cannot be printed.
+        written = (
+            "".join(
+                _ESCAPED.get(part) or (_BLANK if (part.isspace() or not part.isprintable()) else re.escape(part))
+                for part in _PARTS.findall(text)
+            )
+            for text in longest_first
+        )
+        return re.compile("|".join(written) or _NEVER)
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
-        return re.compile("|".join(map(_written, longest_first)))
 
-
-def _shapes(secret: str) -> Iterator[str]:
+def shapes(secret: str) -> Iterator[str]:
     """A secret as it is, and decoded as a Secret's data are."""
     yield secret
-    try:
+    with suppress(Base64Error, ValueError):
         yield b64decode(secret, validate=True).decode()
-    except (Base64Error, ValueError):
-        return
-
-
-def _written(text: str) -> str:
-    """The expression for a text as messages write it: spaces or escapes for what cannot be printed."""
-    return "".join(
-        _ESCAPED.get(part) or (_BLANK if (part.isspace() or not part.isprintable()) else re.escape(part))
-        for part in _PARTS.findall(text)
-    )
 
 
 Kept = Literal["shadow", "other"]

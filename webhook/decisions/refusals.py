@@ -100,25 +100,21 @@ class Refusals:
             self._wake.clear()
             while self._waiting:
                 refusal = self._waiting.popleft()
+                owner, written = refusal.owner, False
                 try:
-                    told = await self._tell(refusal)
+                    top = await self._top(refusal.namespace, owner)
+                    if top != owner:  # else its own controller writes one
+                        about = Subject(top.api_version, top.kind, refusal.namespace, top.name, top.uid)
+                        text = f"{refusal.kind} of {owner.kind} {owner.name} was refused: {refusal.answer.message}"
+                        text = squeezed(text, _LENGTH)
+                        await self._write(about, "CreationRefused", text, occasion=refusal.occasion)
+                        self._events.labels("written").inc()
+                        written = True
                 except ClusterError as error:
-                    told = error.status != _GONE
+                    written = error.status != _GONE
                     self._told.discard(refusal.key)
                     self._events.labels("failed").inc()
                     if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
                         reason = error.lacking(_RIGHT)
                         self._seldom.warning("could not write an Event about a refusal", error.status, reason=reason)
-                await self._clock.sleep(PAUSE if told else GLANCE)
-
-    async def _tell(self, refusal: _Refusal) -> bool:
-        """Write an Event on the workload at the top, unless its own controller writes one. Return whether it did."""
-        owner = refusal.owner
-        top = await self._top(refusal.namespace, owner)
-        if top == owner:
-            return False
-        about = Subject(top.api_version, top.kind, refusal.namespace, top.name, top.uid)
-        text = squeezed(f"{refusal.kind} of {owner.kind} {owner.name} was refused: {refusal.answer.message}", _LENGTH)
-        await self._write(about, "CreationRefused", text, occasion=refusal.occasion)
-        self._events.labels("written").inc()
-        return True
+                await self._clock.sleep(PAUSE if written else GLANCE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from time import thread_time
 from typing import NamedTuple, NoReturn
 
@@ -60,22 +60,20 @@ def beside(policies: PolicyRules, ruleset: RuleSet, real: RuleSet) -> RuleSet:
 
 def unasked(policies: PolicyRules, rules: RuleSet, real: RuleSet) -> tuple[Unasked, ...]:
     """The policies that are not asked about all that they are for. rules: theirs, where they are asked."""
-    return tuple(_unasked(policies, rules, real))
-
-
-def _unasked(policies: PolicyRules, rules: RuleSet, real: RuleSet) -> Iterator[Unasked]:
     names = {rule.name for rule in policies.rules}
-    for name in policies.names:
-        if name not in names:
-            yield Unasked(
-                name, "anything", "it is a mutating policy", "see what it changes by check --diff, and replay"
-            )
+    remedy = "see what it changes by check --diff, and replay"
+    mutating = (
+        Unasked(name, "anything", "it is a mutating policy", remedy) for name in policies.names if name not in names
+    )
     hooks = [hook for rule in real.rules for hook in rule.hooks]
-    for rule in rules.rules:
-        if about := unsent(rule, hooks):
-            reason = "no policy in force with its failurePolicy is for that, so the API server does not send all of it"
-            remedy = "put the policy into force with validationActions: [Audit], or run audit on what exists"
-            yield Unasked(rule.name, listed(about, _SHOWN, "; "), reason, remedy)
+    reason = "no policy in force with its failurePolicy is for that, so the API server does not send all of it"
+    remedy_of_unsent = "put the policy into force with validationActions: [Audit], or run audit on what exists"
+    beyond = (
+        Unasked(rule.name, listed(about, _SHOWN, "; "), reason, remedy_of_unsent)
+        for rule in rules.rules
+        if (about := unsent(rule, hooks))
+    )
+    return (*mutating, *beyond)
 
 
 # The part of the event loop's time that they may take in the long run, and what they may take at once, in seconds.
@@ -144,14 +142,12 @@ class Shadow:
         rules = beside(policies, ruleset, real.ruleset)
         served = Served(rules, real.facts, real.resolver)
         self._set = _Set(names, served, frozenset({None, *rules.groups(PHASE)})) if names else None
-        self._tell(unasked(policies, rules, real.ruleset))
-
-    def _tell(self, policies: tuple[Unasked, ...]) -> None:
-        self._metrics.unasked.set(len(policies))
-        for policy in policies:
+        silent = unasked(policies, rules, real.ruleset)
+        self._metrics.unasked.set(len(silent))
+        for policy in silent:
             if policy not in self._unasked:
                 self._events.warning("shadow policy is not asked", **policy._asdict())
-        self._unasked = policies
+        self._unasked = silent
 
     def notes(self) -> list[str]:
         """A text for each policy that is not asked about all that it is for."""
@@ -178,7 +174,12 @@ class Shadow:
             self._wake.clear()
             while self._waiting:
                 await asyncio.sleep(self._budget.wait())
-                await self._quiet()
+                # Wait until nobody seems to wait for an answer: for a moment in which none was given. What comes later
+                # waits for one judgement at most, which usually takes tenths of a millisecond.
+                before = None
+                while before != self._answers:
+                    before = self._answers
+                    await asyncio.sleep(_MOMENT)
                 answered = self._waiting.popleft()
                 self._bytes -= len(answered.body)
                 outcome = await self._looked_at(answered)
@@ -187,23 +188,22 @@ class Shadow:
                     self._budget.spend(_PENALTY if outcome == "late" else 0.0)
                 self._metrics.reviews.labels(outcome).inc()
 
-    async def _quiet(self) -> None:
-        """Wait until nobody seems to wait for an answer: for a moment in which none was given.
-
-        What comes later waits for one judgement at most, which usually takes tenths of a millisecond.
-        """
-        before = None
-        while before != self._answers:
-            before = self._answers
-            await asyncio.sleep(_MOMENT)
-
     async def _looked_at(self, answered: Answered) -> str:
         """Judge one review. Returns what became of that: judged, late if it took too long, or failed."""
-        if self._set is None:
+        if (known := self._set) is None:
             return "dropped"
         began = thread_time()
         try:
-            await self._judged(answered, self._set)
+            route = known.served.routes[answered.path]
+            request = route.decode(answered.body)
+            deadline = asyncio.get_running_loop().time() + _SECONDS
+            answer = await self._judge.evaluated(request, route, known.served, known.served.facts, deadline)
+            outcomes = list(compared(judgements(answered.reviewed.answer), judgements(answer), known.names))
+            for outcome, change in outcomes:
+                self._metrics.count(change.policy, outcome)
+            changes = [(outcome, change) for outcome, change in outcomes if outcome != "same"]
+            if changes and self._log is not None:
+                self._log.shadow(_with(answered, request), changes)
         except PostponedError:
             return "late"
         except Exception as error:  # noqa: BLE001 - whatever they do, those in force go on
@@ -213,18 +213,6 @@ class Shadow:
             return "judged"
         finally:
             self._budget.spend(thread_time() - began)
-
-    async def _judged(self, answered: Answered, known: _Set) -> None:
-        route = known.served.routes[answered.path]
-        request = route.decode(answered.body)
-        deadline = asyncio.get_running_loop().time() + _SECONDS
-        answer = await self._judge.evaluated(request, route, known.served, known.served.facts, deadline)
-        outcomes = list(compared(judgements(answered.reviewed.answer), judgements(answer), known.names))
-        for outcome, change in outcomes:
-            self._metrics.count(change.policy, outcome)
-        changes = [(outcome, change) for outcome, change in outcomes if outcome != "same"]
-        if changes and self._log is not None:
-            self._log.shadow(_with(answered, request), changes)
 
 
 def _with(answered: Answered, request: AdmissionRequest) -> Answered:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from urllib.parse import parse_qsl
 
@@ -19,7 +18,6 @@ from policies.engine.violation import FIELD_LENGTH, shortened
 from webhook import logs
 from webhook.configuration.settings import Listen
 from webhook.heavy import SlowPolicies
-from webhook.http import health
 from webhook.http.connections import Connection, Connections
 from webhook.http.decision import Answered, Follower, Judge, ServingState
 from webhook.http.review import ReviewError, UnknownGroupError
@@ -52,58 +50,52 @@ class Room:
         self.places = places
         self.held = 0
         self.answering = 0
-        self._arriving: set[Body] = set()
-
-    def body(self, refuse: Callable[[NoRoom], object]) -> Body:
-        """A body that begins to arrive. `refuse` is called if it has to make way for another one."""
-        return Body(self, refuse)
-
-    def _make_way(self, newcomer: Body) -> None:
-        size = self.size if newcomer.size <= SMALL else self.size - self.size // 8
-        while self.held > size:
-            largest = max(self._arriving, key=lambda body: body.size, default=newcomer)
-            if largest.size <= newcomer.size:
-                raise NoRoom("bytes")
-            largest.leave()
-            largest.refuse(NoRoom("bytes"))
+        self.arriving: set[Body] = set()
 
 
 class Body:
-    """The bytes of one body, from the first one to the answer; a context that gives them back."""
+    """The bytes of one body, from the first one to the answer; a context that gives them back.
+
+    refuse: called if it has to make way for another one.
+    """
 
     def __init__(self, room: Room, refuse: Callable[[NoRoom], object]) -> None:
         self.size = 0
         self.refuse = refuse
         self._room = room
         self._has_place = False
-        room._arriving.add(self)  # noqa: SLF001 - both are one state
+        room.arriving.add(self)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()
 
     def grow(self, count: int) -> None:
-        """Count bytes that have arrived. Raises NoRoom."""
+        """Count bytes that have arrived. The largest bodies make way for smaller ones. Raises NoRoom."""
+        room = self._room
         self.size += count
-        self._room.held += count
-        if self._room.held > self._room.size - self._room.size // 8:
-            self._room._make_way(self)  # noqa: SLF001 - as above
+        room.held += count
+        size = room.size if self.size <= SMALL else room.size - room.size // 8
+        while room.held > size:
+            largest = max(room.arriving, key=lambda body: body.size, default=self)
+            if largest.size <= self.size:
+                raise NoRoom("bytes")
+            largest.leave()
+            largest.refuse(NoRoom("bytes"))
 
     def complete(self) -> None:
         """Take a place. Raises NoRoom."""
         if self._room.answering >= self._room.places:
             raise NoRoom("places")
-        self._room._arriving.discard(self)  # noqa: SLF001 - as above
+        self._room.arriving.discard(self)
         self._room.answering += 1
         self._has_place = True
 
     def leave(self) -> None:
         """Give back the bytes and the place."""
-        self._room._arriving.discard(self)  # noqa: SLF001 - as above
+        self._room.arriving.discard(self)
         self._room.held -= self.size
         self._room.answering -= self._has_place
         self.size, self._has_place = 0, False
@@ -164,10 +156,6 @@ class Service:
 
         return Connections(self.review, self._refuse_call, self.listen, self.metrics, request_factory=request)
 
-    def health_app(self) -> web.Application:
-        """`/livez`, `/readyz` with its reasons, `/metrics`, `/paths`."""
-        return health.application(self.state, self.metrics, self.list_paths)
-
     async def review(self, http: web.BaseRequest) -> web.Response:
         """Answer one AdmissionReview; any other call gets an HTTP error."""
         state, connection = self.state, cast("Connection", http.protocol)
@@ -175,7 +163,7 @@ class Service:
         state.in_flight += 1
         trace = None if self.tracing is None else self.tracing.begin(http.headers)
         try:
-            with self.room.body(http.content.set_exception) as body:
+            with Body(self.room, http.content.set_exception) as body:
                 response = await self._answer(http, body, trace)
         except UnknownGroupError as error:
             # The API server tries again, and a new connection may reach a replica that knows the group.
@@ -272,8 +260,15 @@ async def _read(http: web.BaseRequest, seconds: float, held: Body) -> bytes:
             body = http.content.read_nowait()
             held.grow(len(body))
         else:
+            parts = []
             async with asyncio.timeout(seconds):
-                body = await _received(http, held)
+                if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl sends before a large body
+                    await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                    http.writer.output_size = 0
+                while held.size <= MAX_BODY and (part := await http.content.readany()):
+                    held.grow(len(part))
+                    parts.append(part)
+            body = b"".join(parts)
     except (NoRoom, ReviewError):
         raise
     except TimeoutError:
@@ -284,22 +279,11 @@ async def _read(http: web.BaseRequest, seconds: float, held: Body) -> bytes:
         ) from None
     except Exception as error:  # noqa: BLE001 - a lost connection, or a body that is not encoded as its headers say
         raise ReviewError(f"The body could not be read: {type(error).__name__}.") from None
+    if len(body) > MAX_BODY:
+        raise _too_large("more")
     if not body:
         raise ReviewError("The body is empty; send an AdmissionReview.")
     return body
-
-
-async def _received(http: web.BaseRequest, held: Body) -> bytes:
-    if http.headers.get(hdrs.EXPECT, "").lower() == "100-continue":  # as curl sends before a large body
-        await http.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        http.writer.output_size = 0
-    parts = []
-    while part := await http.content.readany():
-        held.grow(len(part))
-        parts.append(part)
-        if held.size > MAX_BODY:
-            raise _too_large("more")
-    return b"".join(parts)
 
 
 def _too_large(size: str) -> ReviewError:

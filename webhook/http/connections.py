@@ -58,20 +58,24 @@ FIRST_CALL_SECONDS = 0.5
 
 
 class Connection(RequestHandler):
-    """A connection of a caller. has_served: whether a whole call has come over it. address: of the caller."""
+    """A connection of a caller.
 
-    __slots__ = ("_begun", "_busy", "_head_bytes", "_head_since", "_is_answering", "_until", "address", "has_served",
-                 "owner", "since")  # fmt: skip
+    address: of the caller. has_served: whether a whole call has come over it. is_answering: whether it does not wait
+    for a call, or for the rest of one. since: when it was accepted, or its last call began or was answered.
+    """
+
+    __slots__ = ("_begun", "_busy", "_head_bytes", "_head_since", "_until", "address", "has_served",
+                 "is_answering", "owner", "since")  # fmt: skip
 
     def __init__(self, owner: Connections, lifetime: float, **settings: Any) -> None:
         super().__init__(owner, **settings)
         self.owner = owner
         self.address = ""
         self.has_served = False
-        self.since = self._loop.time()  # when it was accepted, or its last call began or was answered
+        self.since = self._loop.time()
         self._until = self.since + lifetime
         self._begun = 0
-        self._busy = self._is_answering = False
+        self._busy = self.is_answering = False
         self._head_since: float | None = None
         self._head_bytes = 0
         # Nothing that calls webhooks sends calls ahead of answers. Who does waits, so that few bytes are not counted.
@@ -81,11 +85,6 @@ class Connection(RequestHandler):
     def is_old(self) -> bool:
         """Whether it has been open for as long as it should be."""
         return self._loop.time() >= self._until
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it waits for a call, or for the rest of one."""
-        return not self._is_answering
 
     @property
     def is_behind(self) -> bool:
@@ -105,11 +104,11 @@ class Connection(RequestHandler):
 
     def complete(self) -> None:
         """The body of the call has come."""
-        self.has_served = self._is_answering = True
+        self.has_served = self.is_answering = True
 
     def finish(self) -> None:
         """The answer to the call is made."""
-        self._busy = self._is_answering = False
+        self._busy = self.is_answering = False
         self.since = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -214,7 +213,7 @@ class Connections(web.Server):
 
     def _idlest(self, connections: Sequence[Connection], now: float) -> Connection | None:
         """The connection that makes way; None if all are being answered."""
-        idle = (one for one in connections if one.is_idle)
+        idle = (one for one in connections if not one.is_answering)
         return min(idle, key=lambda one: (one.has_served or one.since > now - PATIENCE, one.since), default=None)
 
     def _reached(self, limit: str) -> None:
@@ -227,10 +226,19 @@ class Connections(web.Server):
 
         Raises PortError.
         """
+        host, port = self._listen.host, self._listen.port
         try:
-            sockets = _listening(self._listen.host, self._listen.port)
+            known = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            with ExitStack() as opened:
+                sockets = [
+                    opened.enter_context(socket.create_server(place[:2], family=family, backlog=BACKLOG))
+                    for family, place in dict.fromkeys((family, place) for family, _, _, _, place in known)
+                ]
+                opened.pop_all()
         except OSError as error:
-            raise PortError(self._listen.host, self._listen.port, error) from None
+            raise PortError(host, port, error) from None
+        for listening in sockets:
+            listening.settimeout(0)
         self._accepting = [asyncio.create_task(self._accept(listening, context)) for listening in sockets]
         sweep = asyncio.create_task(self._sweep())
         try:
@@ -305,17 +313,3 @@ class Connections(web.Server):
             for connection in list(self._open):
                 if connection.is_overdue(now):
                     connection.abort()
-
-
-def _listening(host: str, port: int) -> list[socket.socket]:
-    """Listening sockets for every address of a host. Raises OSError."""
-    found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    with ExitStack() as opened:
-        sockets = [
-            opened.enter_context(socket.create_server(place[:2], family=family, backlog=BACKLOG))
-            for family, place in dict.fromkeys((family, place) for family, _, _, _, place in found)
-        ]
-        opened.pop_all()
-    for listening in sockets:
-        listening.settimeout(0)
-    return sockets

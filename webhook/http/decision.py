@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from policies.cel.library.authorizer import Check, CheckAnswer
 from policies.engine import engine
-from policies.engine.engine import Answer, Decision, RuleFailure
+from policies.engine.engine import Answer, RuleFailure
 from policies.engine.facts import Facts
 from policies.engine.interruption import METER, FactUnavailable, Key, Missing, OvertimeError, PostponedError
 from policies.engine.request import AdmissionRequest
@@ -213,7 +213,7 @@ class Judge:
             while True:
                 if trace is not None:
                     trace.begin()
-                work = partial(_judged, body, route, served, trace=trace and trace.branch())
+                work = partial(_judged, body, route, served, trace=trace and Trace(None, trace.slow))
                 result = await self._in_child(work, facts, tenant, deadline)
                 if trace is not None:
                     trace.lap("child", bytes=len(body))
@@ -281,24 +281,24 @@ def _judged(body: bytes, route: Route, served: Served, facts: Facts, seconds: fl
     except ReviewError as error:
         return str(error), error.status
     reply = _encoded(request, answer, trace)
+    # Not all exceptions can be sent to another process.
+    decisions = tuple(
+        replace(one, failure=RuleFailure(_RemoteError(repr(one.failure.error)), one.failure.policy))
+        if one.failure is not None
+        else one
+        for one in answer.decisions
+    )
     fields = {name: value for name, value in asdict(request).items() if not name.endswith("object")}
     fields["name"] = request.display_name
     return Reviewed(
         reply,
         AdmissionRequest(**fields),
-        replace(answer, decisions=tuple(map(_portable, answer.decisions))),
+        replace(answer, decisions=decisions),
         allowance.policy,
         times.seconds,
         times.used,
         () if trace is None else trace.spans,
     )
-
-
-def _portable(decision: Decision) -> Decision:
-    """A decision that can be sent to another process. Not all exceptions can be."""
-    if (failure := decision.failure) is None:
-        return decision
-    return replace(decision, failure=RuleFailure(_RemoteError(repr(failure.error)), failure.policy))
 
 
 def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> bytes:

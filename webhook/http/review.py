@@ -95,7 +95,17 @@ class Decoder:
         if review.api_version != API_VERSION or review.kind != KIND:
             raise _wrong_kind(review.api_version, review.kind)
         request: AdmissionRequest = review.request
-        _check(request)
+        if not request.uid:
+            raise ReviewError(
+                "request.uid is empty. The API server sends one with every review, and the answer must repeat it."
+            )
+        missing = None
+        if request.operation in ("CREATE", "UPDATE") and request.object is None:
+            missing = "request.object"
+        elif request.operation == "UPDATE" and request.old_object is None:
+            missing = "request.oldObject"
+        if missing:
+            raise ReviewError(f"{missing} is missing from the {request.operation} review with uid {request.uid}.")
         return request
 
     def _decode_whole(self, body: bytes, problem: msgspec.ValidationError) -> Any:
@@ -172,20 +182,6 @@ def head(body: bytes) -> AdmissionRequest | None:
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return request
-
-
-def _check(request: AdmissionRequest) -> None:
-    if not request.uid:
-        raise ReviewError(
-            "request.uid is empty. The API server sends one with every review, and the answer must repeat it."
-        )
-    missing = None
-    if request.operation in ("CREATE", "UPDATE") and request.object is None:
-        missing = "request.object"
-    elif request.operation == "UPDATE" and request.old_object is None:
-        missing = "request.oldObject"
-    if missing:
-        raise ReviewError(f"{missing} is missing from the {request.operation} review with uid {request.uid}.")
 
 
 def _wrong_kind(api_version: str, kind: str) -> ReviewError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,13 +22,13 @@ def folder() -> Path:
 @cache
 def sections() -> tuple[Section, ...]:
     """The sections of all pages: those whose first block quotes messages."""
-    paths = (path for path in sorted(folder().glob("*.md")) if path.stem != "index")
-    return tuple(section for path in paths for section in _sections(path.stem, path.read_text(encoding="utf-8")))
-
-
-def _sections(page: str, text: str) -> Iterator[Section]:
-    parts = _HEADING.split(text)
-    for code, body in zip(parts[1::2], parts[2::2], strict=True):
-        quoted = _MESSAGES.match(body)
-        messages = tuple(line for line in (quoted[1] if quoted else "").splitlines() if line)
-        yield Section(page, code, messages, body.strip())
+    known: list[Section] = []
+    for path in sorted(folder().glob("*.md")):
+        if path.stem == "index":
+            continue
+        parts = _HEADING.split(path.read_text(encoding="utf-8"))
+        for code, body in zip(parts[1::2], parts[2::2], strict=True):
+            quoted = _MESSAGES.match(body)
+            messages = tuple(line for line in (quoted[1] if quoted else "").splitlines() if line)
+            known.append(Section(path.stem, code, messages, body.strip()))
+    return tuple(known)

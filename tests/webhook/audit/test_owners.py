@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from policies.engine.request import AdmissionRequest, GroupVersionResource, Owner
-from webhook.audit.finding import Scope
-from webhook.audit.owners import Owners
+from webhook.audit.finding import Owners, Scope
 from webhook.audit.rules import creation
 
 

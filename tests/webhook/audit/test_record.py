@@ -7,10 +7,19 @@ from collections import Counter
 import msgspec
 import pytest
 
-from webhook.audit import audit, record
-from webhook.audit.audit import Judged
-from webhook.audit.finding import AuditError, Finding, Subject, Verdict
-from webhook.audit.record import MOST, Record, by_policy, newest
+from webhook.audit.finding import (
+    MOST,
+    AuditError,
+    Finding,
+    Judged,
+    Record,
+    Subject,
+    Verdict,
+    by_policy,
+    count,
+    count_policies,
+    newest,
+)
 
 _POD = Subject("v1", "Pod", "a", "web", "uid", "Pod/web", None)
 
@@ -37,8 +46,8 @@ def test_objects_are_counted_not_findings() -> None:
         _judged(("team", "deny"), ("team", "exempt")),
         _judged(),
     ):
-        audit.count(counts, judged)
-        record.count(policies, judged)
+        count(counts, judged)
+        count_policies(policies, judged)
 
     assert counts == {"objects": 3, "deny": 2, "exempt": 1, "warn": 1}
     assert list(by_policy(policies).items()) == [("team", {"deny": 2, "exempt": 1}), ("latest", {"warn": 1})]

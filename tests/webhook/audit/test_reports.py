@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from webhook.audit.audit import Judged
-from webhook.audit.finding import Finding, Scope, Subject, Verdict
+from webhook.audit.finding import Finding, Judged, Scope, Subject, Verdict
 from webhook.audit.reports import (
     CONTENT,
     LONGEST,

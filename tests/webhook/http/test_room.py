@@ -18,7 +18,7 @@ def _refused(_: NoRoom) -> None:
 def _filled(room: Room, size: int, *, complete: bool = False) -> tuple[Body, list[str]]:
     """A body of a size, and what it was refused for so far."""
     told: list[str] = []
-    body = room.body(lambda shortage: told.append(shortage.of))
+    body = Body(room, lambda shortage: told.append(shortage.of))
     body.grow(size)
     if complete:
         body.complete()
@@ -45,7 +45,7 @@ def test_who_finds_no_room() -> None:
     for size, complete, largest in ((7 * _MIB, False, 7 * _MIB), (14 * _MIB, True, SMALL)):
         room = Room(16 * _MIB, 10)
         _filled(room, size, complete=complete)
-        body = room.body(_refused)
+        body = Body(room, _refused)
 
         body.grow(largest)
         with pytest.raises(NoRoom) as shortage:
@@ -57,8 +57,8 @@ def test_who_finds_no_room() -> None:
 def test_a_place_is_taken_by_a_whole_body_only() -> None:
     """Bodies that are arriving take no place, and a place is free again when its call is answered."""
     room = Room(16 * _MIB, 1)
-    first, second = [room.body(_refused) for _ in range(100)][-2:]
-    with room.body(_refused) as body:
+    first, second = [Body(room, _refused) for _ in range(100)][-2:]
+    with Body(room, _refused) as body:
         body.complete()
         with pytest.raises(NoRoom) as shortage:
             first.complete()
@@ -77,7 +77,7 @@ def test_what_is_held_is_bounded_and_given_back(steps: list[tuple[str, int, int]
     answered: list[Body] = []
     for step, index, count in steps:
         if step == "new" or not bodies:
-            bodies.append(room.body(lambda _: None))
+            bodies.append(Body(room, lambda _: None))
             continue
         body = bodies[index % len(bodies)]
         refused = False

@@ -16,9 +16,8 @@ from policies.engine.rule import Rule, RuleSet
 from policies.kubernetes.release import Release
 from policies.kubernetes.spelling import closest
 from webhook.audit import rules as auditrules
-from webhook.audit.audit import Audit, Judged
-from webhook.audit.finding import WHOLE, AuditError, Part
-from webhook.audit.owners import Owners
+from webhook.audit.audit import Audit
+from webhook.audit.finding import WHOLE, AuditError, Judged, Owners, Part
 from webhook.audit.rules import creation
 from webhook.cluster.api.call import Connection
 from webhook.cluster.api.discovery import ServedResource, served

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Struct, field, structs
 
 from policies.engine.request import JsonObject, mapping, mappings
-from webhook.audit.finding import WHOLE, AuditError, Part, Scope
-from webhook.audit.record import Record, newest
+from webhook.audit.finding import WHOLE, AuditError, Part, Record, Scope, newest
 from webhook.audit.reports import (
     CONTENT,
     FORMS,

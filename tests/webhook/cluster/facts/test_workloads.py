@@ -13,7 +13,7 @@ from support.patience import PATIENCE, until
 from policies.engine.facts import References
 from policies.engine.request import Owner
 from policies.objects.workload import BUILT_IN, table
-from webhook.audit.owners import Owners
+from webhook.audit.finding import Owners
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError
 from webhook.cluster.facts.workloads import PAGE_SIZE, SHARE, WORKLOADS, owner_reader, search

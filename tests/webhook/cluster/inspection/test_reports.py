@@ -9,8 +9,7 @@ from support.api.fakeapi import FakeApi, status
 from support.api.times import Times
 
 from policies.engine.request import GroupVersionResource
-from webhook.audit.audit import Judged
-from webhook.audit.finding import AuditError, Finding, Scope, Subject
+from webhook.audit.finding import AuditError, Finding, Judged, Scope, Subject
 from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, Store
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource

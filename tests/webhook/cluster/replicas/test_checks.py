@@ -18,7 +18,7 @@ from support.service.nodefiles import node, place
 from support.service.servers import default_rules, leader
 
 from policies.engine.rule import RuleSet
-from webhook.audit.record import Record
+from webhook.audit.finding import Record
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.inspection.listing import Lister

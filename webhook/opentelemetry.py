@@ -74,11 +74,7 @@ def outbox(
         return "" if is_taken else reason() or "the receiver did not take them"
 
     events = ("traces lost", "traces sent again")
-    return Outbox(send, _spans, BACKLOG, BATCH, events, level="warning", linger=LINGER)
-
-
-def _spans(trace: Trace) -> int:
-    return 1 + len(trace.spans)
+    return Outbox(send, lambda trace: 1 + len(trace.spans), BACKLOG, BATCH, events, level="warning", linger=LINGER)
 
 
 def receiver(endpoint: str) -> str:
@@ -91,7 +87,7 @@ def receiver(endpoint: str) -> str:
 
 
 class Tracer:
-    """Begins and ends traces.
+    """Begins traces.
 
     share: of the reviews that begin one where the API server says nothing. slow: see `Trace`. finish: takes what was
     traced, without waiting.
@@ -100,7 +96,7 @@ class Tracer:
     def __init__(self, share: float, slow: float, finish: Callable[[Trace], None]) -> None:
         self._share = share
         self._slow = slow
-        self._finish = finish
+        self.finish = finish
         self._propagator = TraceContextTextMapPropagator()
 
     def begin(self, headers: Mapping[str, str]) -> Trace | None:
@@ -111,11 +107,6 @@ class Tracer:
             if parent.is_valid:
                 return Trace(context, self._slow) if parent.trace_flags.sampled else None
         return Trace(None, self._slow) if random() < self._share else None  # noqa: S311 - no secret
-
-    def end(self, trace: Trace, path: str, status: int) -> None:
-        """End a trace with the HTTP status of the answer. path: at which it was asked, if it is one that is served."""
-        trace.end(path, status)
-        self._finish(trace)
 
 
 _SERVICE = "cks-admission"

@@ -119,33 +119,35 @@ _CASE: dict[str, Any] = {
 }
 
 
-def _suite() -> dict[str, Any]:
-    case = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name", "expect"],
-        "anyOf": [{"required": ["object"]}, {"required": ["oldObject"]}],
-        "properties": _CASE,
-    }
-    return {
-        "title": "Suite of cks-admission",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name", "policies", "cases"],
-        "properties": {
-            "name": {"type": "string", "minLength": 1},
-            "policies": {**_TEXTS, "minItems": 1, "description": "Files with policies, from the suite's folder."},
-            **_FIELDS,
-            "objects": {"type": "object", "additionalProperties": {"type": "object"}},
-            "cases": {"type": "array", "minItems": 1, "items": case},
+_SUITE: dict[str, Any] = {
+    "title": "Suite of cks-admission",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["name", "policies", "cases"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "policies": {**_TEXTS, "minItems": 1, "description": "Files with policies, from the suite's folder."},
+        **_FIELDS,
+        "objects": {"type": "object", "additionalProperties": {"type": "object"}},
+        "cases": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name", "expect"],
+                "anyOf": [{"required": ["object"]}, {"required": ["oldObject"]}],
+                "properties": _CASE,
+            },
         },
-    }
+    },
+}
 
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 NAMES: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
     "configuration": _configuration,
-    "suite": _suite,
+    "suite": lambda: _SUITE,
     "exception": _exception,
 }
 

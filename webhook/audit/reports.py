@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import msgspec
@@ -80,11 +79,6 @@ class _Said(NamedTuple):
     until: str
 
 
-def is_reported(finding: Finding) -> bool:
-    """Whether a finding becomes a result."""
-    return finding.verdict in _RESULTS
-
-
 def name(scope: Scope) -> str:
     """The name of the report: that of a workload's successor is another one."""
     return f"{SOURCE}-{scope.uid}"
@@ -92,68 +86,51 @@ def name(scope: Scope) -> str:
 
 def report(form: Form, scope: Scope, findings: Iterable[Finding], now: datetime) -> dict[str, Any]:
     """The report with all that we say of it. findings: those that are reported. now: the time of its results."""
-    said = Counter(_said(finding, scope) for finding in findings)
+    said: Counter[_Said] = Counter()
+    for finding in findings:
+        kind = "" if finding.subject.uid == scope.uid else finding.subject.kind
+        message = shortened("\n".join(filter(None, (finding.message, finding.remedy))), LONGEST)
+        gravity = _GRAVEST.index(finding.verdict)
+        said[_Said(gravity, finding.policy, finding.path, kind, message, finding.until)] += 1
+
+    # Results name no resources, so that they are about the scope: what a controller owns comes and goes.
     summary = dict.fromkeys(_SUMMARY, 0)
     for entry, count in said.items():
         summary[_RESULTS[_GRAVEST[entry.gravity]][0]] += count
-    results = [_written(form, scope, entry, said[entry]) for entry in sorted(said)[:MOST]]
+    results: list[dict[str, Any]] = []
+    for entry in sorted(said)[:MOST]:
+        result, severity = _RESULTS[_GRAVEST[entry.gravity]]
+        properties = {"path": entry.path} if entry.path else {}
+        if entry.kind:
+            properties |= {"kind": entry.kind, "count": str(said[entry])}
+        if entry.until:
+            properties["until"] = entry.until
+        # By it policy-reporter tells results apart, else two paths were one.
+        properties["resultID"] = sha256(msgspec.json.encode((scope.uid, entry))).hexdigest()[:_DIGITS]
+        source = {} if form is OPEN_REPORTS else {"source": SOURCE}
+        head = {"policy": entry.policy, "result": result, "severity": severity, "message": entry.message}
+        results.append({**head, **source, "properties": properties})
+
+    # Whether the report has to be written again is seen by a digest of all but its times.
+    place = {"namespace": scope.namespace} if scope.namespace else {}
+    reference = {"apiVersion": scope.api_version, "kind": scope.kind, "name": scope.name, "uid": scope.uid}
+    metadata = {"name": name(scope), **place, "labels": {LABEL: SOURCE}, "ownerReferences": [reference]}
     content: dict[str, Any] = {
         "apiVersion": form.api_version,
         "kind": form.kind if scope.namespace else form.cluster_kind,
-        "metadata": _metadata(scope),
+        "metadata": metadata,
         **({"source": SOURCE} if form is OPEN_REPORTS else {}),
-        "scope": {**_reference(scope), **_place(scope)},
+        "scope": {**reference, **place},
         "summary": summary,
         "results": results,
     }
     digest = sha256(msgspec.json.encode(content, order="sorted")).hexdigest()[:_DIGITS]
-    metadata = {**_metadata(scope), "annotations": {CONTENT: digest}}
     time = {"seconds": int(now.timestamp()), "nanos": 0}
-    return {**content, "metadata": metadata, "results": [{**result, "timestamp": time} for result in results]}
-
-
-def _said(finding: Finding, scope: Scope) -> _Said:
-    subject = finding.subject
-    kind = "" if subject.uid == scope.uid else subject.kind
-    message = shortened("\n".join(filter(None, (finding.message, finding.remedy))), LONGEST)
-    return _Said(_GRAVEST.index(finding.verdict), finding.policy, finding.path, kind, message, finding.until)
-
-
-def _metadata(scope: Scope) -> dict[str, Any]:
-    return {"name": name(scope), **_place(scope), "labels": {LABEL: SOURCE}, "ownerReferences": [_reference(scope)]}
-
-
-def _reference(scope: Scope) -> dict[str, str]:
-    return {"apiVersion": scope.api_version, "kind": scope.kind, "name": scope.name, "uid": scope.uid}
-
-
-def _place(scope: Scope) -> dict[str, str]:
-    return {"namespace": scope.namespace} if scope.namespace else {}
-
-
-def _written(form: Form, scope: Scope, entry: _Said, count: int) -> dict[str, Any]:
-    """A result. It names no resources, so that it is about the scope: what a controller owns comes and goes."""
-    result, severity = _RESULTS[_GRAVEST[entry.gravity]]
     return {
-        "policy": entry.policy,
-        "result": result,
-        "severity": severity,
-        "message": entry.message,
-        **({} if form is OPEN_REPORTS else {"source": SOURCE}),
-        "properties": dict(_properties(scope, entry, count)),
+        **content,
+        "metadata": {**metadata, "annotations": {CONTENT: digest}},
+        "results": [{**result, "timestamp": time} for result in results],
     }
-
-
-def _properties(scope: Scope, entry: _Said, count: int) -> Iterator[tuple[str, str]]:
-    """What else there is to say. resultID: by which policy-reporter tells results apart, else two paths were one."""
-    if entry.path:
-        yield "path", entry.path
-    if entry.kind:
-        yield "kind", entry.kind
-        yield "count", str(count)
-    if entry.until:
-        yield "until", entry.until
-    yield "resultID", sha256(msgspec.json.encode((scope.uid, entry))).hexdigest()[:_DIGITS]
 
 
 _REFUSES: Final = ("fail", "error")
@@ -171,7 +148,10 @@ def notice(form: Form, scope: Scope, content: Mapping[str, Any]) -> str:
     policies: dict[str, dict[str, None]] = {}
     for result in refusals:
         policies.setdefault(result["properties"].get("kind", scope.kind), {})[result["policy"]] = None
-    head = "; ".join(f"{kind} by {_named(list(names))}" for kind, names in policies.items())
+    named = ((kind, list(names)) for kind, names in policies.items())
+    head = "; ".join(
+        f"{kind} by {', '.join(names[:_NAMES])}{' and others' if len(names) > _NAMES else ''}" for kind, names in named
+    )
     first = refusals[0]
     said = ": ".join(filter(None, (first["policy"], first["properties"].get("path"), first["message"])))
     plural, place = (form.plural, f" -n {scope.namespace}") if scope.namespace else (form.cluster_plural, "")
@@ -179,10 +159,6 @@ def notice(form: Form, scope: Scope, content: Mapping[str, Any]) -> str:
         f"Would be refused if created today: {shortened(head, _HEAD)}. {squeezed(said, _FIRST)} "
         f"Its report: kubectl get {plural}.{form.group} {name(scope)}{place} -o yaml"
     )
-
-
-def _named(policies: Sequence[str]) -> str:
-    return ", ".join(policies[:_NAMES]) + (" and others" if len(policies) > _NAMES else "")
 
 
 _TABLES: Final = """
@@ -215,14 +191,12 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def add(self, judged: Judged) -> None:
         """Keep what is found about an object, if it belongs into a report."""
-        findings, scope = tuple(filter(is_reported, judged.findings)), judged.subject.scope
+        findings, scope = [f for f in judged.findings if f.verdict in _RESULTS], judged.subject.scope
         if findings and scope is not None:
             row = (scope.namespace, scope.uid, msgspec.json.encode(scope), msgspec.json.encode(findings))
             self._file.execute("INSERT INTO finding VALUES (?, ?, ?, ?)", row)

@@ -6,7 +6,7 @@ that leave requesters out are true.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from policies import guard
 from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.evaluation.compilation import Compile, compile_policy
 from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS, ParametersKey, parameter_keys
-from policies.admissionpolicy.model import DERIVE, Binding, Policy
+from policies.admissionpolicy.model import DERIVE, Policy
 from policies.admissionpolicy.rules import policyrule
 from policies.cel.kubernetes import admission
 from policies.cel.program import NO_VARIABLES, compile_expression
@@ -35,7 +35,7 @@ from policies.engine.request import (
 from policies.engine.rule import Rule, RuleSet
 from policies.topology.topology import Catalog
 from webhook.configuration import rules
-from webhook.configuration.rules import PolicyRules, workload_table
+from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings
 from webhook.sources.policyfiles import PolicyFiles
 from webhook.sources.policyset import Native
@@ -189,16 +189,47 @@ def made(settings: Settings, files: PolicyFiles, native: Loaded = NOTHING, catal
     native: all of these, also those that do not ask for rules for pod templates. Of policies with one name that of the
     files counts, then that of the cluster, then that of a pack. Raises SettingsError.
     """
-    own, hidden = _usable(native, {*rules.reserved(), *(policy.name for policy in files.loaded.policies)})
-    merged = _merged(files, own)
+    # The cluster's own policies without those whose names others have.
+    taken = {*rules.reserved(), *(policy.name for policy in files.loaded.policies)}
+    own = tuple(policy for policy in native.policies if policy.name not in taken)
+    theirs = {(f"{policy.kind}Binding", policy.name) for policy in own}
+    bindings = tuple(binding for binding in native.bindings if (binding.kind, binding.policy_name) in theirs)
+    hidden = [
+        f"the cluster's {policy.name} is not judged: another rule or policy has this name"
+        for policy in native.policies
+        if policy.name in taken
+    ]
+
+    # All mutating policies are one rule: those of the files and of the cluster, but those that cannot be asked.
+    loaded = files.loaded
+    both = (*loaded.policies, *(policy for policy in own if policy.kind == _MUTATING))
+    kept = tuple(policy for policy in both if policy.kind != _MUTATING or not reason(policy))
+    merged = files._replace(loaded=replace(loaded, policies=kept, bindings=(*loaded.bindings, *bindings)))
     compile_ = partial(compile_policy, release=files.release)
-    names = tuple(dict.fromkeys(policy.name for policy in own.policies))
+    names = tuple(dict.fromkeys(policy.name for policy in own))
     policies = rules.of_policies(settings, merged, compile_, Native(names=names))
-    known = (*files.loaded.policies, *own.policies, *policies.shipped)
-    silent = _silent(known, merged.loaded.bindings, policies)
+
+    # What is not asked, of what is bound.
+    known = (*loaded.policies, *own, *policies.shipped)
+    bound: set[tuple[str, str]] = {(binding.kind, binding.policy_name) for binding in merged.loaded.bindings}
+    bound |= {(f"{policy.kind}Binding", policy.name) for policy in policies.shipped}
+    silent = tuple(
+        NotAuditable(policy.name, why, policy.kind)
+        for policy in known
+        if (f"{policy.kind}Binding", policy.name) in bound and (why := reason(policy))
+    )
+
+    # The cluster's own validating policies judge pod templates only where that is asked for.
+    asking = [policy for policy in own if "true" in (policy.annotations.get(DERIVE), policy.labels.get(DERIVE))]
+    others = [policy for policy in own if policy not in asking]
+    table = workload_table(settings)
+    of_cluster = (
+        *policyrule.validating_rules(asking, bindings, NO_PARAMETERS, table, compile_),
+        *policyrule.validating_rules(others, bindings, NO_PARAMETERS, {}, compile_),
+    )
     left_out = {entry.policy for entry in silent if entry.kind != _MUTATING}
     asked = policies._replace(
-        rules=tuple(r for r in (*policies.rules, *_native(settings, own, compile_)) if r.name not in left_out),
+        rules=tuple(r for r in (*policies.rules, *of_cluster) if r.name not in left_out),
         names=tuple(dict.fromkeys((*policies.names, *(policy.name for policy in known)))),
     )
     built = rules.build(settings, (), asked, catalog)
@@ -214,49 +245,6 @@ def made(settings: Settings, files: PolicyFiles, native: Loaded = NOTHING, catal
 
 def _with_rules(built: RuleSet, chosen: Sequence[Rule]) -> RuleSet:
     return RuleSet(chosen, built.exceptions, built.safety)
-
-
-def _usable(native: Loaded, taken: Collection[str]) -> tuple[Loaded, list[str]]:
-    """The cluster's own policies without those whose names others have, and a line for each of these."""
-    own = tuple(policy for policy in native.policies if policy.name not in taken)
-    named = {(f"{policy.kind}Binding", policy.name) for policy in own}
-    bindings = tuple(binding for binding in native.bindings if (binding.kind, binding.policy_name) in named)
-    hidden = [
-        f"the cluster's {policy.name} is not judged: another rule or policy has this name"
-        for policy in native.policies
-        if policy.name in taken
-    ]
-    return replace(native, policies=own, bindings=bindings), hidden
-
-
-def _merged(files: PolicyFiles, own: Loaded) -> PolicyFiles:
-    """The files with the cluster's mutating policies, for all of these are one rule, but those that cannot be asked."""
-    loaded = files.loaded
-    policies = (*loaded.policies, *(policy for policy in own.policies if policy.kind == _MUTATING))
-    kept = tuple(policy for policy in policies if policy.kind != _MUTATING or not reason(policy))
-    return files._replace(loaded=replace(loaded, policies=kept, bindings=(*loaded.bindings, *own.bindings)))
-
-
-def _silent(known: Sequence[Policy], bindings: Sequence[Binding], policies: PolicyRules) -> tuple[NotAuditable, ...]:
-    bound: set[tuple[str, str]] = {(binding.kind, binding.policy_name) for binding in bindings}
-    bound |= {(f"{policy.kind}Binding", policy.name) for policy in policies.shipped}
-    return tuple(
-        NotAuditable(policy.name, why, policy.kind)
-        for policy in known
-        if (f"{policy.kind}Binding", policy.name) in bound and (why := reason(policy))
-    )
-
-
-def _native(settings: Settings, own: Loaded, compile_: Compile) -> Iterator[Rule]:
-    """The rules of the cluster's own validating policies. They judge pod templates only where that is asked for."""
-    asking = [policy for policy in own.policies if _asks(policy)]
-    others = [policy for policy in own.policies if not _asks(policy)]
-    yield from policyrule.validating_rules(asking, own.bindings, NO_PARAMETERS, workload_table(settings), compile_)
-    yield from policyrule.validating_rules(others, own.bindings, NO_PARAMETERS, {}, compile_)
-
-
-def _asks(policy: Policy) -> bool:
-    return "true" in (policy.annotations.get(DERIVE), policy.labels.get(DERIVE))
 
 
 def _mutations(files: PolicyFiles, built: RuleSet, compile_: Compile) -> Iterator[Rule]:

@@ -185,7 +185,8 @@ class Service:
         if state.draining or connection.is_old:
             response.force_close()
         if trace is not None and self.tracing is not None:
-            self.tracing.end(trace, http.path if http.path in state.served.routes else "", response.status)
+            trace.end(http.path if http.path in state.served.routes else "", response.status)
+            self.tracing.finish(trace)
         return response
 
     async def _answer(self, http: web.BaseRequest, held: Body, trace: Trace | None) -> web.Response:

@@ -16,7 +16,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from policies.engine.engine import Answer, Decision, Unanimity
+from policies.engine.engine import Answer, Unanimity
 from policies.engine.request import AdmissionRequest, JsonObject, mapping
 from policies.engine.violation import CODES, MESSAGE_LENGTH, Violation, in_order, quote
 from policies.kubernetes.name import NAME_LENGTH
@@ -262,7 +262,18 @@ def _annotations(answer: Answer) -> dict[str, str]:
     annotations: dict[str, str] = {}
     for decision in answer.decisions:
         key = _rule_key(decision.rule)
-        said: str = decision.verdict if decision.verdict == "admit" else _annotation(decision)
+        said: str = decision.verdict
+        if said != "admit":
+            # The verdict, then the places, the grounds of an exception, or the failure. If no place is known, it has
+            # the message, because a finding that is only audited appears nowhere else.
+            detail = ", ".join(dict.fromkeys(violation.path or violation.summary for violation in decision.violations))
+            if said == "excepted" and decision.exception is not None:
+                detail = decision.exception.grounds
+            if decision.failure is not None:
+                detail = type(decision.failure.error).__name__
+            if decision.more:
+                detail = f"{detail[: ANNOTATION_LENGTH // 2]} and {decision.more} more"
+            said = f"{said}: {detail}"[:ANNOTATION_LENGTH] if detail else said
         annotations[key] = f"{annotations[key]}; {said}" if key in annotations else said
     room = NOTES_LENGTH
     for note in (note for decision in answer.decisions for note in decision.notes):
@@ -321,20 +332,3 @@ def _causes(violations: Sequence[Violation], more: int) -> Iterator[_Cause]:
         yield _Cause(text, violation.path)
     if more:
         yield _Cause(f"and {more} more")
-
-
-def _annotation(decision: Decision) -> str:
-    """The audit annotation of a rule: the verdict, then the places, the grounds of an exception, or the failure.
-
-    If no place is known, it contains the message, because a finding that is only audited appears nowhere else.
-    """
-    if not (decision.violations or decision.exception or decision.failure):
-        return decision.verdict
-    detail = ", ".join(dict.fromkeys(violation.path or violation.summary for violation in decision.violations))
-    if decision.verdict == "excepted" and decision.exception is not None:
-        detail = decision.exception.grounds
-    if decision.failure is not None:
-        detail = type(decision.failure.error).__name__
-    if decision.more:
-        detail = f"{detail[: ANNOTATION_LENGTH // 2]} and {decision.more} more"
-    return f"{decision.verdict}: {detail}"[:ANNOTATION_LENGTH] if detail else decision.verdict

@@ -24,7 +24,7 @@ from policies.engine.engine import Answer
 from policies.engine.request import AdmissionRequest
 from policies.engine.rule import Phase
 from policies.engine.violation import FIELD_LENGTH, printable, prose, shortened
-from webhook.configuration.fields import LogFormat, LogLevel
+from webhook.configuration.rulesettings import LogFormat, LogLevel
 
 INTERVAL = 60.0
 

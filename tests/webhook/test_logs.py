@@ -21,7 +21,7 @@ from policies.engine.engine import Answer, Decision, RuleFailure, mutate, valida
 from policies.engine.facts import StaticFacts
 from policies.engine.rule import PolicyException, SkippedError
 from webhook import logs
-from webhook.configuration.fields import LogLevel
+from webhook.configuration.rulesettings import LogLevel
 from webhook.logs import INTERVAL, Seldom, Sink
 
 _SECRET = "tell-nobody"

@@ -5,7 +5,7 @@ All read one configuration. What does not run apart, a replica does itself. Pure
 
 from __future__ import annotations
 
-from webhook.configuration.fields import Selector
+from webhook.configuration.rulesettings import Selector
 from webhook.configuration.settings import Settings, SettingsError
 
 

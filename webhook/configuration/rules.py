@@ -23,19 +23,19 @@ from policies.engine.rule import (
     RuleSet,
 )
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL, SYSTEM_NAMESPACES, Exemptions, Safety
-from policies.engine.violation import NO_HELP, Help
+from policies.engine.violation import NO_HELP, Help, quote
 from policies.kubernetes.release import Release
 from policies.objects.workload import BUILT_IN, PATCHES, Workload, plural, table
 from policies.podspec import Accelerators
 from policies.topology import messages, objects, rule, schemes
-from policies.topology.template import Default, Options, Permission, Schedulers
+from policies.topology.placement import PlacementError, parse
+from policies.topology.template import LOWEST, Default, Options, Permission, Schedulers
 from policies.topology.topology import BUILT_IN as BUILT_IN_TOPOLOGIES
 from policies.topology.topology import Catalog, shortened
 from policies.topology.way import GROUP
 from policies.vocabulary import OLD_TYPE, RESERVED
 from webhook import refused
-from webhook.configuration.fields import Selector
-from webhook.configuration.rulesettings import Requesters, check_default
+from webhook.configuration.rulesettings import Requesters, Selector
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.yamlfile import FileError
 from webhook.sources import packfiles, topologyfiles
@@ -147,17 +147,12 @@ def labels_rule(settings: Settings, control_plane_namespaces: Iterable[str]) -> 
     # It applies everywhere, because a label is like a right. Its conditions keep it from blocking a starting cluster.
     hook = Hook("validate", "labels", _EVERYTHING, _failure_policy(settings.labels.action), everywhere=True)
     changes = partial(matchconditions.reserved_label_changes, workloads.values(), exceptions)
-    return Rule(
-        labels.RULE,
-        (
-            replace(hook, scope="Namespaced", conditions=(changes(cluster_scope=False), not_exempt)),
-            replace(hook, scope="Cluster", conditions=(changes(cluster_scope=True), not_exempt)),
-        ),
-        settings.labels.action,
-        label_guard.reads,
-        settings.labels.namespace_selector.label_selector,
-        validate=label_guard.validate,
+    hooks = (
+        replace(hook, scope="Namespaced", conditions=(changes(cluster_scope=False), not_exempt)),
+        replace(hook, scope="Cluster", conditions=(changes(cluster_scope=True), not_exempt)),
     )
+    chosen, selected = settings.labels, settings.labels.namespace_selector.label_selector
+    return Rule(labels.RULE, hooks, chosen.action, label_guard.reads, selected, label_guard.validate)
 
 
 def labels_policy(
@@ -227,15 +222,8 @@ def tolerations_rule(settings: Settings) -> Rule:
         hooks.append(_mutation("workloads", _DAEMON_SETS))
     if chosen.daemon_sets != "off":
         hooks.append(_validation(_DAEMON_SETS, chosen.action))
-    return Rule(
-        tolerations.RULE,
-        tuple(hooks),
-        chosen.action,
-        tolerations.READS,
-        chosen.namespace_selector.label_selector,
-        validate=rule.validate,
-        mutate=rule.mutate,
-    )
+    reads, selected = tolerations.READS, chosen.namespace_selector.label_selector
+    return Rule(tolerations.RULE, tuple(hooks), chosen.action, reads, selected, rule.validate, rule.mutate)
 
 
 def sunk_rule(settings: Settings) -> Rule:
@@ -245,15 +233,9 @@ def sunk_rule(settings: Settings) -> Rule:
     hooks = [_validation(_DAEMON_SETS, chosen.action)]
     if chosen.daemon_sets == "inject":
         hooks.append(_mutation("workloads", _DAEMON_SETS))
-    return Rule(
-        tolerations.SUNK_RULE,
-        tuple(hooks),
-        "off" if chosen.daemon_sets == "off" else chosen.action,
-        tolerations.SUNK_READS,
-        chosen.namespace_selector.label_selector,
-        validate=rule.validate,
-        mutate=rule.mutate,
-    )
+    action = "off" if chosen.daemon_sets == "off" else chosen.action
+    reads, selected = tolerations.SUNK_READS, chosen.namespace_selector.label_selector
+    return Rule(tolerations.SUNK_RULE, tuple(hooks), action, reads, selected, rule.validate, rule.mutate)
 
 
 def selectors_rule(settings: Settings, shipped: Iterable[Policy]) -> Rule:
@@ -263,21 +245,23 @@ def selectors_rule(settings: Settings, shipped: Iterable[Policy]) -> Rule:
     told = keys if any(one.name == policy for one in shipped) else frozenset[str]()
     templated = _without_pods(rows.values())
     about_pods, about_templates = map(matchconditions.selectors_are_concerned, ((), templated))
-    return Rule(
-        selectors.RULE,
-        (_validation(_PODS, "warn", (about_pods,)), _validation(_resources(templated), "warn", (about_templates,))),
-        settings.selectors.action,
-        selectors.reads(rows.values()),
-        settings.selectors.namespace_selector.label_selector,
-        validate=selectors.NodeSelectors(rows, settings.organization.id, told).validate,
-    )
+    validate = selectors.NodeSelectors(rows, settings.organization.id, told).validate
+    hooks = _validation(_PODS, "warn", (about_pods,)), _validation(_resources(templated), "warn", (about_templates,))
+    chosen, selected = settings.selectors, settings.selectors.namespace_selector.label_selector
+    return Rule(selectors.RULE, hooks, chosen.action, selectors.reads(rows.values()), selected, validate)
 
 
 def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = True) -> Rule:
     """The rule for annotations. clustered: see `topology_options`. Raises SettingsError."""
     chosen = settings.topology
     options = topology_options(settings, clustered=clustered)
-    check_default(chosen.default, catalog)
+    default = catalog.find(chosen.default.topology)
+    if default is not None and chosen.default.preferred not in ("", LOWEST):
+        try:  # an unknown topology may be in the cluster
+            parse(chosen.default.preferred, default)
+        except PlacementError as error:
+            text = f"topology.default.preferred: {quote(chosen.default.preferred)} {error}"
+            raise SettingsError(" ".join(text.split())) from None
     placement = rule.TopologyPlacement(catalog, options)
     rows = list(options.workloads.values())
     # By default it fails open: controllers update annotated Pods and Jobs, and placement does not affect security.
@@ -300,15 +284,8 @@ def topology_rule(settings: Settings, catalog: Catalog, *, clustered: bool = Tru
     ]
     if schedules_workloads(settings):
         hooks.append(_mutation("gangs", _POD_GROUPS))
-    return Rule(
-        rule.RULE,
-        tuple(hooks),
-        chosen.action,
-        rule.reads(rows),
-        chosen.namespace_selector.label_selector,
-        validate=placement.validate,
-        mutate=placement.mutate,
-    )
+    reads, selected = rule.reads(rows), chosen.namespace_selector.label_selector
+    return Rule(rule.RULE, tuple(hooks), chosen.action, reads, selected, placement.validate, placement.mutate)
 
 
 def topology_objects_rule(settings: Settings, catalog: Catalog) -> Rule:
@@ -520,12 +497,9 @@ def build(
     ]
     rules += [selectors_rule(settings, policies.shipped), *policies.rules]
     written = (*exceptions(settings), *(exception.value for exception in policies.exceptions))
-    return RuleSet(rules, written, safety(settings, control_plane_namespaces), help_of(settings))
-
-
-def help_of(settings: Settings) -> Help:
-    """Where refusals are explained; the pages are read only if there is an address for them."""
-    return Help(settings.help.url, refused.sections()) if settings.help.url else NO_HELP
+    # The pages that explain refusals are read only if there is an address for them.
+    explained = Help(settings.help.url, refused.sections()) if settings.help.url else NO_HELP
+    return RuleSet(rules, written, safety(settings, control_plane_namespaces), explained)
 
 
 def safety(settings: Settings, control_plane_namespaces: Iterable[str] = ()) -> Safety:

@@ -1,13 +1,17 @@
-"""The sections of the configuration about rules, policies and packs, and what they apply to."""
+"""The types of the configuration's fields, and the sections about rules, policies and packs, and what they apply to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable
 from datetime import date
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     ValidationError,
     ValidationInfo,
@@ -15,42 +19,145 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.request import JsonObject
+from policies.engine.rule import Action
 from policies.engine.violation import quote
 from policies.kubernetes.release import Release, named
 from policies.kubernetes.spelling import did_you_mean
 from policies.labels import EXCEPTIONS
-from policies.objects.fieldpath import render
+from policies.objects.fieldpath import parse, render
 from policies.objects.workload import SHIPPED, TemplateChange, Workload, workload
 from policies.podspec import Accelerators
-from policies.topology import placement
 from policies.topology.objects import TopologyError, make
-from policies.topology.template import LOWEST, USUAL, Options, Schedulers, Way
-from policies.topology.topology import Catalog
-from webhook.configuration.fields import (
-    TOLD,
-    DaemonSets,
-    DenyOrWarn,
-    DenyWarnOff,
-    FieldPaths,
-    Globs,
-    InnerPaths,
-    KindsAndNames,
-    Many,
-    Model,
-    OnOff,
-    PackMode,
-    ReleaseName,
-    Resources,
-    RuleAction,
-    Selector,
-    SettingsError,
-    Strings,
-    WarnAuditOff,
-)
+from policies.topology.template import USUAL, Options, Schedulers, Way
 from webhook.sources import packfiles
+
+T = TypeVar("T")
+_RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?")
+TOLD: Final = "told"
+"""The type of an error whose text says already what was found."""
+
+
+class SettingsError(Exception):
+    """A configuration that cannot be used. The text has a line per mistake: file, line, key, what was found."""
+
+
+class Model(BaseModel):
+    """A section of the configuration."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, strict=True)
+
+
+def field(default: T, description: str | None, **limits: Any) -> T:
+    """A key of a section with its default and its meaning for people. limits: those of pydantic's Field."""
+    made: T = Field(default, description=description, **limits)
+    return made
+
+
+def _check(is_right: Callable[[str], object], problem: str) -> AfterValidator:
+    """Refuses a text that is not right, and says what is."""
+
+    def validate(text: str) -> str:
+        if not is_right(text):
+            raise ValueError(problem)
+        return text
+
+    return AfterValidator(validate)
+
+
+def _path(text: str) -> str:
+    parse(text)
+    return text
+
+
+def _quoted(value: object) -> object:
+    """Refuse the release without quotes, of which YAML makes a number: 1.40 would be 1.4."""
+    if isinstance(value, float):
+        raise ValueError('write it in quotes, such as "1.36"')  # noqa: TRY004 - pydantic expects a ValueError
+    return value
+
+
+def _on_or_off(value: object) -> object:
+    """Take the words on and off as people write them: without quotes YAML makes booleans of them."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+Glob = Annotated[str, _check(bool, "an empty glob matches nothing")]
+FieldPath = Annotated[str, AfterValidator(_path)]
+InnerPath = Annotated[
+    str, _check(bool, "an empty path means the object itself, which is not allowed here"), AfterValidator(_path)
+]
+KindAndName = Annotated[
+    str, _check(lambda text: all(text.partition("/")), "write kind/name, such as MutatingAdmissionPolicy/cks-*")
+]
+Resource = Annotated[
+    str,
+    _check(_RESOURCE.fullmatch, "write the plural in lower case and its group, such as ippools.example.org"),
+    _check(lambda text: text != "pods", "people write Pods, and an outage would let all of them pass"),
+]
+_SERVICE_URL, _ADDRESS = r"^(https://[^?#@]+)?$", r"^(https?://\S{1,500})?$"
+ServiceUrl = Annotated[
+    str,
+    _check(re.compile(_SERVICE_URL).fullmatch, "write https://HOST[:PORT][/PATH]"),
+    Field(json_schema_extra={"pattern": _SERVICE_URL}),
+]
+Address = Annotated[
+    str,
+    _check(
+        re.compile(_ADDRESS).fullmatch, "write http://ADDRESS or https://ADDRESS, of at most 500 letters and no blanks"
+    ),
+    Field(json_schema_extra={"pattern": _ADDRESS}),
+]
+ReleaseName = Annotated[str, BeforeValidator(_quoted), AfterValidator(lambda text: text and named(text).name)]
+RuleAction = Annotated[Action, BeforeValidator(_on_or_off)]
+PackMode = Annotated[Literal["enforce", "warn", "audit", "off"], BeforeValidator(_on_or_off)]
+DenyOrWarn = Literal["deny", "warn"]
+DenyWarnOff = Annotated[Literal["deny", "warn", "off"], BeforeValidator(_on_or_off)]
+WarnAuditOff = Annotated[Literal["warn", "audit", "off"], BeforeValidator(_on_or_off)]
+DaemonSets = Annotated[Literal["inject", "warn", "off"], BeforeValidator(_on_or_off)]
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(_on_or_off)]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "json", "text"]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+Strings = Many[str]
+Globs = Many[Glob]
+FieldPaths = Many[FieldPath]
+InnerPaths = Many[InnerPath]
+KindsAndNames = Many[KindAndName]
+Resources = Many[Resource]
+
+
+class Requirement(Model):
+    """One requirement of a label selector."""
+
+    key: str = Field(min_length=1, description="Label key.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="In, NotIn, Exists or DoesNotExist.")
+    values: Strings = field((), "Values for In and NotIn.")
+
+    @model_validator(mode="after")
+    def _values_fit_the_operator(self) -> Self:
+        if bool(self.values) != (self.operator in ("In", "NotIn")):
+            raise ValueError(f"{self.operator} {'takes no' if self.values else 'needs'} values")
+        return self
+
+
+class Selector(Model):
+    """A label selector; an empty one selects everything."""
+
+    match_labels: dict[str, str] = field({}, "Labels that must have these values.")
+    match_expressions: Many[Requirement] = field((), "Requirements.")
+
+    @property
+    def label_selector(self) -> LabelSelector:
+        """The same selector, as rules use it."""
+        equal = (SelectorRequirement(key, "In", (value,)) for key, value in self.match_labels.items())
+        others = (SelectorRequirement(r.key, r.operator, r.values) for r in self.match_expressions)
+        return LabelSelector((*equal, *others))
 
 
 class LabelExceptionSettings(Model):
@@ -60,44 +167,44 @@ class LabelExceptionSettings(Model):
     kinds: Annotated[Strings, Field(min_length=1)] = Field(
         description="Kinds, as Pod or NodePool.compute.coreweave.com; Pod includes pod templates."
     )
-    values: Strings = Field((), description="Values allowed; empty allows any.")
+    values: Strings = field((), "Values allowed; empty allows any.")
 
 
 class Requesters(Model):
     """Exempt requesters, beside those of labels.exempt. Exact names, or globs with * and ?."""
 
-    users: Globs = Field((), description="User names.")
-    groups: Globs = Field((), description="Groups.")
-    service_accounts: Globs = Field((), description="Service accounts, as namespace/name.")
+    users: Globs = field((), "User names.")
+    groups: Globs = field((), "Groups.")
+    service_accounts: Globs = field((), "Service accounts, as namespace/name.")
 
 
 class Exempt(Requesters):
     """Exempt requesters, beside the cluster's own components. Exact names, or globs with * and ?."""
 
-    control_plane_namespaces: Strings = Field(
-        (), description="Namespaces of the control plane: their accounts pass also while the service is down."
+    control_plane_namespaces: Strings = field(
+        (), "Namespaces of the control plane: their accounts pass also while the service is down."
     )
 
 
 class LabelsSettings(Model):
     """The guard of reserved labels."""
 
-    action: RuleAction = Field("deny", description="What happens on a violation: deny, warn, audit or off.")
-    enforced_by: Literal["auto", "policy", "static", "webhook"] = Field(
+    action: RuleAction = field("deny", "What happens on a violation: deny, warn, audit or off.")
+    enforced_by: Literal["auto", "policy", "static", "webhook"] = field(
         "auto",
-        description="Who refuses. policy: the API server itself, also while the service is down; static: the same, by "
-        "a file of export static; webhook: an entry that fails closed; auto: policy from Kubernetes 1.37 on. "
-        "Without registration.apply it is static or webhook.",
+        "Who refuses. policy: the API server itself, also while the service is down; static: the same, by a file of "
+        "export static; webhook: an entry that fails closed; auto: policy from Kubernetes 1.37 on. Without "
+        "registration.apply it is static or webhook.",
     )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
-    exceptions: Many[LabelExceptionSettings] = Field(
+    namespace_selector: Selector = field(Selector(), "Namespaces whose objects are checked.")
+    exceptions: Many[LabelExceptionSettings] = field(
         tuple(LabelExceptionSettings(key=exception.key, kinds=("Pod",)) for exception in EXCEPTIONS),
-        description="Reserved labels that people may set. A list given here replaces this one.",
+        "Reserved labels that people may set. A list given here replaces this one.",
     )
-    exempt: Exempt = Field(Exempt(), description="More exempt requesters.")
-    trusted: KindsAndNames = Field(
+    exempt: Exempt = field(Exempt(), "More exempt requesters.")
+    trusted: KindsAndNames = field(
         (),
-        description="Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
+        "Policies and definitions that may write reserved labels, as kind/name, with * and ?: "
         "MutatingAdmissionPolicy/cks-*, CustomResourceDefinition/*.example.org.",
     )
 
@@ -105,97 +212,93 @@ class LabelsSettings(Model):
 class GuardSettings(Model):
     """Namespaces and taints that only the cloud may change. It fails open."""
 
-    namespaces: DenyWarnOff = Field(
-        "warn", description="Edits and deletions of Namespaces of the control plane: deny, warn or off."
+    namespaces: DenyWarnOff = field(
+        "warn", "Edits and deletions of Namespaces of the control plane: deny, warn or off."
     )
-    taints: DenyWarnOff = Field(
+    taints: DenyWarnOff = field(
         "warn",
-        description="Removals of Nodes' taints node.coreweave.cloud/reserved, is_gpu, is_cpu_compute and "
-        "sunk.coreweave.com/lock: deny, warn or off.",
+        "Removals of Nodes' taints node.coreweave.cloud/reserved, is_gpu, is_cpu_compute and sunk.coreweave.com/lock: "
+        "deny, warn or off.",
     )
-    admission: DenyWarnOff = Field(
+    admission: DenyWarnOff = field(
         "warn",
-        description="What may write labels unseen, in files of export static: deny refuses others' mutating policies, "
-        "mutating webhooks and conversions; warn names policies that name reserved labels; or off.",
+        "What may write labels unseen, in files of export static: deny refuses others' mutating policies, mutating "
+        "webhooks and conversions; warn names policies that name reserved labels; or off.",
     )
-    exempt: Requesters = Field(Requesters(), description="More exempt requesters, such as SUNK's accounts.")
+    exempt: Requesters = field(Requesters(), "More exempt requesters, such as SUNK's accounts.")
 
 
 class AcceleratorSettings(Model):
     """What counts as an accelerator."""
 
-    resources: Globs = Field(Accelerators().resources, description="Extended resources, as globs.")
-    device_classes: Strings = Field(
-        Accelerators().device_classes, description="Device classes of dynamic resource claims."
-    )
+    resources: Globs = field(Accelerators().resources, "Extended resources, as globs.")
+    device_classes: Strings = field(Accelerators().device_classes, "Device classes of dynamic resource claims.")
 
 
 class TolerationsSettings(Model):
     """The CPU toleration."""
 
-    action: RuleAction = Field(
-        "warn", description="What happens when /validate finds the toleration missing; off disables the rule."
+    action: RuleAction = field(
+        "warn", "What happens when /validate finds the toleration missing; off disables the rule."
     )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose Pods and DaemonSets are changed.")
-    daemon_sets: DaemonSets = Field("inject", description="DaemonSet templates: inject, warn or off.")
-    accelerators: AcceleratorSettings = Field(AcceleratorSettings(), description="What makes a Pod a GPU Pod.")
+    namespace_selector: Selector = field(Selector(), "Namespaces whose Pods and DaemonSets are changed.")
+    daemon_sets: DaemonSets = field("inject", "DaemonSet templates: inject, warn or off.")
+    accelerators: AcceleratorSettings = field(AcceleratorSettings(), "What makes a Pod a GPU Pod.")
 
 
 class SunkSettings(Model):
     """DaemonSets on SUNK Nodes."""
 
-    action: RuleAction = Field(
-        "warn", description="What happens when the toleration is missing and not injected; off disables the rule."
+    action: RuleAction = field(
+        "warn", "What happens when the toleration is missing and not injected; off disables the rule."
     )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose DaemonSets are checked.")
-    daemon_sets: DaemonSets = Field("warn", description="inject, warn or off.")
-    node_selector: dict[str, str] = Field(
-        {}, description="Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
+    namespace_selector: Selector = field(Selector(), "Namespaces whose DaemonSets are checked.")
+    daemon_sets: DaemonSets = field("warn", "inject, warn or off.")
+    node_selector: dict[str, str] = field(
+        {}, "Labels of SUNK Nodes; empty: those with a sunk.coreweave.com/ taint or label."
     )
 
 
 class SelectorsSettings(Model):
     """Node selectors, node affinity and topology keys."""
 
-    action: WarnAuditOff = Field("warn", description="What happens on a mistake: warn, audit or off.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose objects are checked.")
+    action: WarnAuditOff = field("warn", "What happens on a mistake: warn, audit or off.")
+    namespace_selector: Selector = field(Selector(), "Namespaces whose objects are checked.")
 
 
 class Organization(Model):
     """The organization whose cluster this is."""
 
-    id: str = Field("", description="Value that users may give the label ns.coreweave.cloud/org on their Namespaces.")
-    reserved_hash: str = Field(
-        "", description="Value of the Nodes' taint node.coreweave.cloud/reserved; empty: that of the Nodes."
-    )
+    id: str = field("", "Value that users may give the label ns.coreweave.cloud/org on their Namespaces.")
+    reserved_hash: str = field("", "Value of the Nodes' taint node.coreweave.cloud/reserved; empty: that of the Nodes.")
 
 
 class Policies(Model):
     """Admission policies in Kubernetes' own form, which apply besides the built-in rules."""
 
-    directories: Strings = Field(
-        (), description="Files and directories with policies, bindings and parameters; watched for changes."
+    directories: Strings = field(
+        (), "Files and directories with policies, bindings and parameters; watched for changes."
     )
-    config_maps: bool = Field(
-        True, description="In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace."
+    config_maps: bool = field(
+        True, "In a cluster, also ConfigMaps labelled cks-admission.dev/policies=true in cluster.namespace."
     )
-    native: bool = Field(
-        True, description="In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
+    native: bool = field(
+        True, "In a cluster, check pod templates by its own policies with cks-admission.dev/derive: true."
     )
-    kubernetes: ReleaseName = Field(
+    kubernetes: ReleaseName = field(
         "",
-        description="Release of Kubernetes that judges policies, such as 1.36; empty: that of the API server, without "
-        "a cluster the newest.",
+        "Release of Kubernetes that judges policies, such as 1.36; empty: that of the API server, without a cluster "
+        "the newest.",
     )
-    slow: Literal["keep", "skip"] = Field(
+    slow: Literal["keep", "skip"] = field(
         "keep",
-        description="A policy that is over its time 3 times in a minute: keep it, or skip it as failed for 5 minutes "
-        "or until policies change.",
+        "A policy that is over its time 3 times in a minute: keep it, or skip it as failed for 5 minutes or until "
+        "policies change.",
     )
-    shadow: Strings = Field(
+    shadow: Strings = field(
         (),
-        description="Files and directories with shadow policies, which decide nothing: what they would change is "
-        "counted and recorded; watched for changes.",
+        "Files and directories with shadow policies, which decide nothing: what they would change is counted and "
+        "recorded; watched for changes.",
     )
 
     @property
@@ -222,13 +325,13 @@ class WorkloadSettings(Model):
 
     group: str = Field(description="API group; empty for the core group.")
     kind: str = Field(min_length=1, description="Kind.")
-    templates: FieldPaths = Field((), description="Paths of pod templates.")
-    jobs: InnerPaths = Field((), description="Paths of templates of objects between it and its Pods.")
-    claims: InnerPaths = Field((), description="Paths of claim templates.")
-    node_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Nodes.")
-    pod_labels: InnerPaths = Field((), description="Paths of maps of labels that are set on Pods.")
-    changes: TemplateChange = Field(
-        "create", description="When annotations of templates may be written: always, suspended, create or never."
+    templates: FieldPaths = field((), "Paths of pod templates.")
+    jobs: InnerPaths = field((), "Paths of templates of objects between it and its Pods.")
+    claims: InnerPaths = field((), "Paths of claim templates.")
+    node_labels: InnerPaths = field((), "Paths of maps of labels that are set on Nodes.")
+    pod_labels: InnerPaths = field((), "Paths of maps of labels that are set on Pods.")
+    changes: TemplateChange = field(
+        "create", "When annotations of templates may be written: always, suspended, create or never."
     )
 
     @property
@@ -261,28 +364,28 @@ class ExceptionSettings(Model):
     )
     reason: str = Field(min_length=1, description="Why; shown in the audit log.")
     until: Annotated[date, Field(strict=False)] = Field(description="Last day (UTC) on which it holds.")
-    namespaces: Globs = Field((), description="Namespaces.")
-    kinds: Globs = Field((), description="Kinds, as Pod or Deployment.apps.")
-    names: Globs = Field((), description="Names.")
-    users: Globs = Field((), description="User names.")
-    groups: Globs = Field((), description="Groups; the user is in at least one.")
-    object_selector: Selector = Field(
-        Selector(), description="Labels of the object or the old object: matchLabels and matchExpressions."
+    namespaces: Globs = field((), "Namespaces.")
+    kinds: Globs = field((), "Kinds, as Pod or Deployment.apps.")
+    names: Globs = field((), "Names.")
+    users: Globs = field((), "User names.")
+    groups: Globs = field((), "Groups; the user is in at least one.")
+    object_selector: Selector = field(
+        Selector(), "Labels of the object or the old object: matchLabels and matchExpressions."
     )
 
 
 class SafetySettings(Model):
     """More essential writes, which no outage may stop. Policies judge them all the same."""
 
-    namespaces: Strings = Field(
-        (), description="Namespaces of components, such as calico-system; not kube-system, which always counts."
+    namespaces: Strings = field(
+        (), "Namespaces of components, such as calico-system; not kube-system, which always counts."
     )
-    resources: Resources = Field(
+    resources: Resources = field(
         (),
-        description="Resources that only components may write, such as ippools.whereabouts.cni.cncf.io; without a "
-        "group it means the core group; never pods.",
+        "Resources that only components may write, such as ippools.whereabouts.cni.cncf.io; without a group it means "
+        "the core group; never pods.",
     )
-    users: Globs = Field((), description="Users who count as the control plane, as globs.")
+    users: Globs = field((), "Users who count as the control plane, as globs.")
 
 
 def _text(value: object) -> object:
@@ -302,10 +405,10 @@ class PackSettings(Model):
 
     SHORT: ClassVar[str] = "mode"
 
-    mode: PackMode = Field("warn", description="enforce, warn, audit or off.")
-    policies: dict[str, PackMode] = Field({}, description="Modes of single policies, by name.")
-    parameters: dict[str, Parameter] = Field(
-        {}, description="Values that replace those in the ConfigMaps of the pack: texts, numbers, or lists of texts."
+    mode: PackMode = field("warn", "enforce, warn, audit or off.")
+    policies: dict[str, PackMode] = field({}, "Modes of single policies, by name.")
+    parameters: dict[str, Parameter] = field(
+        {}, "Values that replace those in the ConfigMaps of the pack: texts, numbers, or lists of texts."
     )
 
     @model_validator(mode="before")
@@ -317,19 +420,30 @@ class PackSettings(Model):
 class PacksSettings(Model):
     """Shipped policies: enforce, warn, audit or off. A policy of your own with the same name takes the place of one."""
 
-    interruptable_qos: PackSettings = Field(
-        PackSettings(), alias="interruptable-qos", description="Interruptable workloads can be interrupted."
+    interruptable_qos: PackSettings = field(
+        PackSettings(), "Interruptable workloads can be interrupted.", alias="interruptable-qos"
     )
-    scheduling_safety: PackSettings = Field(
-        PackSettings(), alias="scheduling-safety", description="Tolerations and node selectors do no harm."
+    scheduling_safety: PackSettings = field(
+        PackSettings(), "Tolerations and node selectors do no harm.", alias="scheduling-safety"
     )
-    sunk: PackSettings = Field(PackSettings(), description="Pods stay off Nodes that Slurm has locked.")
+    sunk: PackSettings = field(PackSettings(), "Pods stay off Nodes that Slurm has locked.")
 
     @field_validator("*", mode="after")
     @classmethod
     def _is_shipped(cls, value: PackSettings, info: ValidationInfo) -> PackSettings:
         pack = str(cls.model_fields[str(info.field_name)].alias)
-        if problems := list(_unknown(pack, value)):
+        if not (value.policies or value.parameters):
+            return value
+        known, problems = packfiles.names(pack), []
+        for what, given, names in (
+            ("policy", value.policies, known.switches),
+            ("parameter", value.parameters, known.parameters),
+        ):
+            for name in given:
+                if name not in names:
+                    otherwise = f"it has {', '.join(names) or 'none'}"
+                    problems.append(f"the pack has no {what} {name!r}; {did_you_mean(name, names, otherwise)}")
+        if problems:
             raise PydanticCustomError(TOLD, "{problems}", {"problems": "; ".join(problems)})
         return value
 
@@ -349,26 +463,11 @@ class PacksSettings(Model):
         return any(mode != "off" for pack in self.by_name.values() for mode in (pack.mode, *pack.policies.values()))
 
 
-def _unknown(pack: str, chosen: PackSettings) -> Iterator[str]:
-    """A text for each name that the pack does not have."""
-    if not (chosen.policies or chosen.parameters):
-        return
-    known = packfiles.names(pack)
-    for what, given, names in (
-        ("policy", chosen.policies, known.switches),
-        ("parameter", chosen.parameters, known.parameters),
-    ):
-        for name in given:
-            if name not in names:
-                otherwise = f"it has {', '.join(names) or 'none'}"
-                yield f"the pack has no {what} {name!r}; {did_you_mean(name, names, otherwise)}"
-
-
 class LevelSettings(Model):
     """A level: a node label key, or a map with an alias."""
 
     node_label: str = Field(description="Key of the label that Nodes of one domain share.")
-    alias: str = Field("", description="Further name of the level.")
+    alias: str = field("", "Further name of the level.")
 
     @model_validator(mode="before")
     @classmethod
@@ -388,8 +487,8 @@ class OwnTopology(Model):
     levels: Many[LevelSettings] = Field(
         description="Levels, farthest first: node label keys, or maps of nodeLabel and alias."
     )
-    node_requirement: Selector = Field(Selector(), description="Label selector of Nodes that Pods may be placed on.")
-    pool: Selector = Field(Selector(), description="Label selector of its Nodes; empty: unspecified.")
+    node_requirement: Selector = field(Selector(), "Label selector of Nodes that Pods may be placed on.")
+    pool: Selector = field(Selector(), "Label selector of its Nodes; empty: unspecified.")
 
     @model_validator(mode="after")
     def _is_a_topology(self) -> Self:
@@ -407,91 +506,68 @@ class OwnTopology(Model):
 class DefaultPlacement(Model):
     """Defaults for workloads without annotations."""
 
-    topology: str = Field("", description="Topology of placements that name none.")
-    preferred: str = Field(
-        "lowest",
-        description="Level that distributed workloads without annotations prefer; lowest: the last above a Node.",
+    topology: str = field("", "Topology of placements that name none.")
+    preferred: str = field(
+        "lowest", "Level that distributed workloads without annotations prefer; lowest: the last above a Node."
     )
-    namespace_selector: Selector = Field(Selector(), description="Namespaces in which these defaults apply.")
+    namespace_selector: Selector = field(Selector(), "Namespaces in which these defaults apply.")
 
 
 class WaySettings(Model):
     """Who may keep the Pods of a gang together; the first entry that matches counts, else all."""
 
-    topologies: Globs = Field(("*",), description="Names of topologies, as globs.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces.")
-    ways: Many[Way] = Field(
+    topologies: Globs = field(("*",), "Names of topologies, as globs.")
+    namespace_selector: Selector = field(Selector(), "Namespaces.")
+    ways: Many[Way] = field(
         USUAL,
-        description="kueue; workload: Kubernetes' own workload scheduling; gate: Pods wait behind a gate until all of "
-        "them fit into one domain; affinity: Pod affinity, by which Pods are placed one by one.",
+        "kueue; workload: Kubernetes' own workload scheduling; gate: Pods wait behind a gate until all of them fit "
+        "into one domain; affinity: Pod affinity, by which Pods are placed one by one.",
     )
 
 
 class SchedulerSettings(Model):
     """Schedulers that are not Kubernetes' own, by name (globs) or by a label of the workload or Pod."""
 
-    reading: Globs = Field(Schedulers().reading, description="Schedulers that read the annotations themselves.")
-    labels: Strings = Field(Schedulers().labels, description="Labels that assign a Pod to such a scheduler.")
-    ignoring: Globs = Field(Schedulers().ignoring, description="Schedulers that ignore node affinity.")
+    reading: Globs = field(Schedulers().reading, "Schedulers that read the annotations themselves.")
+    labels: Strings = field(Schedulers().labels, "Labels that assign a Pod to such a scheduler.")
+    ignoring: Globs = field(Schedulers().ignoring, "Schedulers that ignore node affinity.")
 
 
 class TopologySettings(Model):
     """Placement of gangs by topology annotations."""
 
-    action: RuleAction = Field("deny", description="What happens on a wrong annotation; off disables the rule.")
-    namespace_selector: Selector = Field(Selector(), description="Namespaces whose workloads are checked and changed.")
-    preferred_not_more_specific: DenyOrWarn = Field(
-        "deny", description="A preferred placement that is not more specific than the required one: deny or warn."
+    action: RuleAction = field("deny", "What happens on a wrong annotation; off disables the rule.")
+    namespace_selector: Selector = field(Selector(), "Namespaces whose workloads are checked and changed.")
+    preferred_not_more_specific: DenyOrWarn = field(
+        "deny", "A preferred placement that is not more specific than the required one: deny or warn."
     )
-    unapplied: DenyOrWarn = Field(
-        "warn", description="A Pod or template that lacks its gate or annotations after mutation: deny or warn."
+    unapplied: DenyOrWarn = field(
+        "warn", "A Pod or template that lacks its gate or annotations after mutation: deny or warn."
     )
-    workload_scheduling: OnOff = Field(
-        "off",
-        description="Whether Kubernetes itself places Jobs with a required level, where its feature gates are on.",
+    workload_scheduling: OnOff = field(
+        "off", "Whether Kubernetes itself places Jobs with a required level, where its feature gates are on."
     )
-    placement: Many[WaySettings] = Field((), description=WaySettings.__doc__)
-    autoscaling: OnOff = Field(
-        "on",
-        description="A gang that no domain can hold. on: it gets Pod affinity, which an autoscaler sees; off: it is "
-        "refused.",
+    placement: Many[WaySettings] = field((), WaySettings.__doc__)
+    autoscaling: OnOff = field(
+        "on", "A gang that no domain can hold. on: it gets Pod affinity, which an autoscaler sees; off: it is refused."
     )
-    settle_seconds: float = Field(
-        2.0,
-        gt=0,
-        description="How long a gang of unknown size, or one that only prefers a level, waits after its first Pod.",
+    settle_seconds: float = field(
+        2.0, "How long a gang of unknown size, or one that only prefers a level, waits after its first Pod.", gt=0
     )
-    patience_seconds: float = Field(
-        900.0, gt=0, description="How long a gang lets others pass; then a domain is kept free for it."
+    patience_seconds: float = field(900.0, "How long a gang lets others pass; then a domain is kept free for it.", gt=0)
+    deletion: RuleAction = field(
+        "warn", "What happens when a Topology object that workloads name goes or changes; off if action is off."
     )
-    deletion: RuleAction = Field(
-        "warn",
-        description="What happens when a Topology object that workloads name goes or changes; off if action is off.",
-    )
-    facts: str = Field(
+    facts: str = field(
         "",
-        description="ConfigMap in cluster.namespace with the domains, Nodes and GPUs of each topology, for policies to "
-        "read as params; empty: none.",
+        "ConfigMap in cluster.namespace with the domains, Nodes and GPUs of each topology, for policies to read as "
+        "params; empty: none.",
     )
-    default: DefaultPlacement = Field(DefaultPlacement(), description=DefaultPlacement.__doc__)
-    topologies: Many[OwnTopology] = Field((), description=OwnTopology.__doc__)
-    files: Strings = Field(
-        (), description="Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API."
+    default: DefaultPlacement = field(DefaultPlacement(), DefaultPlacement.__doc__)
+    topologies: Many[OwnTopology] = field((), OwnTopology.__doc__)
+    files: Strings = field((), "Files and directories with topologies in the form of KAI, of Kueue or of Run:ai's API.")
+    topograph_prefixes: Strings = field(
+        (), "Prefixes of keys that Topograph writes; it shortens values over 63 characters."
     )
-    topograph_prefixes: Strings = Field(
-        (), description="Prefixes of keys that Topograph writes; it shortens values over 63 characters."
-    )
-    pool_keys: Strings = Field(Options({}).pool_keys, description="Node labels by which workloads name a node pool.")
-    schedulers: SchedulerSettings = Field(SchedulerSettings(), description=SchedulerSettings.__doc__)
-
-
-def check_default(default: DefaultPlacement, catalog: Catalog) -> None:
-    """Raises SettingsError for an unknown level of a topology. An unknown topology may be in the cluster."""
-    topology = catalog.find(default.topology)
-    if topology is None or default.preferred in ("", LOWEST):
-        return
-    try:
-        placement.parse(default.preferred, topology)
-    except placement.PlacementError as error:
-        told = f"topology.default.preferred: {quote(default.preferred)} {error}"
-        raise SettingsError(" ".join(told.split())) from None
+    pool_keys: Strings = field(Options({}).pool_keys, "Node labels by which workloads name a node pool.")
+    schedulers: SchedulerSettings = field(SchedulerSettings(), SchedulerSettings.__doc__)

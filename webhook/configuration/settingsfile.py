@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from policies.kubernetes.spelling import closest
-from webhook.configuration.fields import TOLD
+from webhook.configuration.rulesettings import TOLD
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.yamlfile import FileError, content, load
 

@@ -25,8 +25,7 @@ from policies.cel.syntax.formatting import unparse
 from policies.cel.syntax.parser import parse
 from policies.engine.request import JsonObject
 from policies.engine.rule import HookCondition, Rule
-from webhook.configuration.fields import PackMode
-from webhook.configuration.rulesettings import PackSettings
+from webhook.configuration.rulesettings import PackMode, PackSettings
 from webhook.configuration.settings import Settings
 from webhook.files import yamlfile, yamltext
 from webhook.sources import packfiles, policyfiles

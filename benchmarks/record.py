@@ -25,7 +25,7 @@ from cluster.controlplane import ControlPlane
 from cluster.programs import CONTROL_PLANE
 
 from benchmarks.bodies import POD, REAL, SMALL, TOLERATION, tolerated
-from certs.store import ensure
+from certs.plan import ensure
 
 HOST = "127.0.0.1"
 Recorded = dict[str, tuple[bytes, dict[str, str]]]

@@ -11,10 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from certs.authority import Leaf, load_pair
 from certs.errors import CertificateError, StoreError
-from certs.material import Bundle, moment
-from certs.store import read_file
+from certs.material import Bundle, Leaf, load_pair, moment
+from certs.plan import read_file
 
 
 @contextmanager

@@ -16,22 +16,21 @@ from typing import NoReturn
 import structlog
 from cryptography.x509 import Certificate
 
-from certs.authority import Authority, Leaf
 from certs.errors import CertificateError, ForeignFileError, PemError, StoreError
-from certs.material import Bundle, issued_by, titled
+from certs.material import Authority, Bundle, Leaf, issued_by, titled
 from certs.plan import (
     BUNDLE,
     CA_CERT,
     LEAF_CERT,
     LEAF_KEY,
     Ensured,
+    ensure,
     find_leaf,
     plan_authority,
     plan_leaf,
     usable_authority,
 )
 from certs.serving import FollowedFiles, ServingContext
-from certs.store import ensure
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.lease import Leadership, Replica
 from webhook.cluster.replicas.webhooks import WatchState, Webhooks

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa_key
 from support.certificates import NOW
 
-from certs.authority import Authority, Leaf, new_authority
+from certs.material import Authority, Leaf, new_authority
 
 
 @pytest.fixture(scope="session")

@@ -14,17 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.certificates import forge, pem
 
-from certs.authority import (
+from certs.errors import CertificateError, KeyMismatchError, PairError, PemError
+from certs.material import (
     AUTHORITY_LIFETIME,
     CLOCK_SKEW,
     LEAF_LIFETIME,
     Authority,
     Leaf,
+    issued_by,
     load_pair,
+    moment,
     new_authority,
+    new_key,
+    public_fingerprint,
 )
-from certs.errors import CertificateError, KeyMismatchError, PairError, PemError
-from certs.material import issued_by, moment, new_key, public_fingerprint
 from certs.plan import authority_renewal_due, authority_renewal_reason, leaf_renewal_due, renewal_reason
 
 _CA = x509.BasicConstraints(ca=True, path_length=None)

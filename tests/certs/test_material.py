@@ -19,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.certificates import forge, pem
 
-from certs.authority import Authority, Leaf, new_authority
 from certs.errors import InvalidNameError, PairError, PemError
 from certs.material import (
+    Authority,
     Bundle,
+    Leaf,
     PemBlock,
     blocks,
     covers,
@@ -33,6 +34,7 @@ from certs.material import (
     merge,
     moment,
     names_of,
+    new_authority,
     new_key,
     public_fingerprint,
     signature_title,

@@ -8,9 +8,18 @@ from cryptography import x509
 from support.certificates import forge, pem
 from support.tables import rows
 
-from certs.authority import AUTHORITY_LIFETIME, CLOCK_SKEW, LEAF_LIFETIME, Authority, new_authority
 from certs.errors import CertificateError, ForeignFileError, InvalidNameError
-from certs.material import Bundle, issued_by, moment, new_key
+from certs.material import (
+    AUTHORITY_LIFETIME,
+    CLOCK_SKEW,
+    LEAF_LIFETIME,
+    Authority,
+    Bundle,
+    issued_by,
+    moment,
+    new_authority,
+    new_key,
+)
 from certs.plan import (
     BUNDLE,
     CA_CERT,

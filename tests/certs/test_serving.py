@@ -19,9 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from support.certificates import forge, pem
 
-from certs.authority import Authority, Leaf, new_authority
 from certs.errors import CertificateError, KeyMismatchError
-from certs.material import Bundle, fingerprint, moment, new_key
+from certs.material import Authority, Bundle, Leaf, fingerprint, moment, new_authority, new_key
 from certs.serving import FollowedFiles, ServingContext, in_memory
 
 from .echoing import echoing

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 from support.certificates import forge, pem
 
-from certs.authority import load_pair
 from certs.errors import ForeignFileError, StoreError
-from certs.material import Bundle
-from certs.plan import usable_authority
-from certs.store import close_key, ensure, read_file
+from certs.material import Bundle, load_pair
+from certs.plan import close_key, ensure, read_file, usable_authority
 
 _NAMES = ("a.example.com", "10.0.0.1")
 _FILES = ["ca-bundle.crt", "ca.crt", "ca.key", "tls.crt", "tls.key"]
@@ -156,7 +154,7 @@ _RACER = """
 import json, sys
 from datetime import datetime
 from pathlib import Path
-from certs.store import ensure
+from certs.plan import ensure
 print("ready", flush=True)
 sys.stdin.readline()
 ensured = ensure(Path(sys.argv[1]), ["a.example.com"], datetime.fromisoformat(sys.argv[2]))
@@ -198,7 +196,7 @@ def test_processes_that_start_together_agree(store: Path, now: datetime) -> None
 def test_the_lock_of_a_dead_process_is_gone(store: Path, now: datetime) -> None:
     """A process killed while it holds the directory leaves nothing that others would wait for."""
     code = (
-        "import os, signal, sys; from pathlib import Path; from certs.store import locked\n"
+        "import os, signal, sys; from pathlib import Path; from certs.plan import locked\n"
         "with locked(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", code, str(store)]

@@ -10,8 +10,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from support.certificates import forge
 
-from certs.authority import CLOCK_SKEW, LEAF_LIFETIME, Authority, Leaf, new_authority
-from certs.material import Bundle, fingerprint, moment
+from certs.material import CLOCK_SKEW, LEAF_LIFETIME, Authority, Bundle, Leaf, fingerprint, moment, new_authority
 from certs.verify import Finding, describe, verify
 
 

@@ -7,8 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from certs.authority import CLOCK_SKEW, new_authority
-from certs.material import Bundle, merge
+from certs.material import CLOCK_SKEW, Bundle, merge, new_authority
 from cluster.release import NAME, NAMESPACE
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from certs.serving import ServingContext
 from cluster import manifests
 

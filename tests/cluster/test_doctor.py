@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from certs.plan import usable_authority
 from certs.serving import ServingContext
 from cluster import manifests
@@ -31,7 +31,7 @@ from webhook.registration.rights import Right, needed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from certs.authority import Leaf
+    from certs.material import Leaf
     from cluster.manifests import Manifest
 
 MUTATING, VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certs.authority import new_authority
 from certs.errors import PemError
-from certs.material import Bundle, issued_by, load_certificates
+from certs.material import Bundle, issued_by, load_certificates, new_authority
 from cluster import jsonlog
 from cluster.ageing import age
 from cluster.load import WRITES, Load

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from cluster import load, manifests
 from cluster.controlplane import ControlPlane
 from cluster.kubelet import COMMAND
@@ -24,7 +24,7 @@ from cluster.release import NAME, NAMESPACE, Release, events
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from certs.authority import Authority
+    from certs.material import Authority
 
 SECRET = "given-pair"
 RENDERED = {"mode": "rendered"}

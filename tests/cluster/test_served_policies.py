@@ -11,7 +11,7 @@ import yaml
 from support.service.commands import run
 from support.service.receiver import Receiver, receiver_aside
 
-from certs.store import replace_file
+from certs.plan import replace_file
 from cluster import manifests, workloads
 from cluster.apicalls import Caller
 from cluster.polling import NotYet

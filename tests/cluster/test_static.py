@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from click.testing import CliRunner
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from cluster import toolchain, workloads
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane

@@ -21,8 +21,7 @@ from support.builders import Json
 from support.patience import until
 from support.service.installation import kubeconfig
 
-from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
-from certs.material import Bundle, issued_by, load_certificates
+from certs.material import LEAF_LIFETIME, Authority, Bundle, Leaf, issued_by, load_certificates, new_authority
 from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
 from webhook.certificates import SETTLED_SECONDS as _SETTLED
 from webhook.certificates import Issuance, TrustWatch, by_all, trusted

@@ -10,9 +10,8 @@ import pytest
 from cryptography import x509
 from structlog.testing import capture_logs
 
-from certs.authority import LEAF_LIFETIME, Authority, Leaf, new_authority
 from certs.errors import StoreError
-from certs.material import moment
+from certs.material import LEAF_LIFETIME, Authority, Leaf, moment, new_authority
 from webhook.certificates import Certificates
 from webhook.configuration.settings import SettingsError, Tls
 from webhook.metrics import Metrics

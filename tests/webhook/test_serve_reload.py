@@ -10,7 +10,7 @@ from support.service.installation import kubeconfig
 from support.service.processes import Service, replace
 from support.service.reviews import RESERVED, body
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from policies.topology.objects import KAI
 from policies.topology.placement import TOPOLOGY
 

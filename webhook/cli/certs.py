@@ -13,7 +13,7 @@ from cryptography.x509 import Certificate
 
 from certs.errors import CertificateError, InvalidNameError
 from certs.material import Bundle, load_certificates
-from certs.store import ensure
+from certs.plan import ensure
 from certs.verify import describe, verify
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, ToolError

@@ -112,8 +112,7 @@ async def _examine(
     """The diagnoses. Raises SettingsError and ClusterError."""
     from webhook.cluster.inspection import examination  # noqa: PLC0415 - loads the client
     from webhook.doctor import desired  # noqa: PLC0415 - loads the CEL engine
-    from webhook.doctor.checks import examine  # noqa: PLC0415 - as above
-    from webhook.doctor.cluster import judged_as  # noqa: PLC0415 - as above
+    from webhook.doctor.checks import examine, judged_as  # noqa: PLC0415 - as above
     from webhook.doctor.connection import is_static  # noqa: PLC0415 - as above
     from webhook.registration.rights import needed, needed_by_manager, placer  # noqa: PLC0415 - as above
 

@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from certs.store import replace_file
+from certs.plan import replace_file
 from policies.engine.request import JsonObject, mapping
 from policies.kubernetes.release import Release
 from policies.labels import RULE

@@ -18,7 +18,7 @@ from support.api.fakeapi import MUTATING, NAMESPACES, NODES, VALIDATING, FakeApi
 from support.builders import Json
 from support.patience import PATIENCE
 
-from certs.authority import Leaf, new_authority
+from certs.material import Leaf, new_authority
 from certs.serving import ServingContext
 from webhook.cluster.inspection import examination
 from webhook.configuration import rules

@@ -21,7 +21,7 @@ from support.service.commands import COMMAND
 from support.service.reviews import answer_of
 from support.service.wire import Reply, Wire, connected, head
 
-from certs.store import replace_file
+from certs.plan import replace_file
 
 _HOST = "127.0.0.1"
 

@@ -10,7 +10,7 @@ import yaml
 from support.policies.policydocuments import policy
 from support.service.commands import last_line, run
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from webhook.configuration.rules import build
 from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read, reference

@@ -16,7 +16,7 @@ from support.api.times import Times
 from support.api.webhookapi import LEASES, NAME, PATHS, POLICIES, ROLES, WebhookApi
 from support.patience import until
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Rule
 from policies.kubernetes.release import NEWEST, RELEASES, Release

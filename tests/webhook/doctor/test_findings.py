@@ -15,7 +15,7 @@ import pytest
 import yaml
 from support.builders import Json
 
-from certs.authority import Authority, new_authority
+from certs.material import Authority, new_authority
 from policies import rbac
 from policies.admissionpolicy.documents.document import Document
 from policies.engine.facts import Node
@@ -29,7 +29,7 @@ from webhook.cluster.placer.gates import GatedPod
 from webhook.configuration import roles, rules
 from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
-from webhook.doctor import cluster, configurations, connection, processes
+from webhook.doctor import checks, configurations, connection, processes
 from webhook.doctor.observation import (
     Component,
     Diagnosis,
@@ -126,7 +126,7 @@ _GROUPS = {"admissionregistration.k8s.io": ("v1",), "resource.k8s.io": ("v1", "v
 
 
 def _version(version: str = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> Case:
-    return cluster.check_api_server(version, groups, settings(policies=policies))
+    return checks.check_api_server(version, groups, settings(policies=policies))
 
 
 _VERSIONS: dict[str, Case] = {
@@ -560,13 +560,13 @@ def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
 
 def _topology(*machines: Machine, own: Any = None, **topology: Any) -> Case:
     chosen = settings(topology=topology)
-    return cluster.check_topology(chosen, rules.topologies(chosen), own or TopologyObjects(), machines)
+    return checks.check_topology(chosen, rules.topologies(chosen), own or TopologyObjects(), machines)
 
 
 def _scheduling(annotation: str, workload: str = "on") -> Case:
     chosen = settings(topology={"workloadScheduling": workload}, manage={"apart": True})
     own = {"metadata": {"annotations": {"cks-admission.dev/workload-scheduling": annotation}}}
-    return cluster.check_scheduling(chosen, own)
+    return checks.check_scheduling(chosen, own)
 
 
 _TOPOLOGIES: dict[str, Case] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 from webhook.configuration.settings import Settings
-from webhook.doctor.cluster import check_policies
+from webhook.doctor.checks import check_policies
 from webhook.doctor.desired import ClusterPolicyState, make
 
 _SETTINGS = Settings.model_validate(

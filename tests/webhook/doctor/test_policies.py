@@ -12,7 +12,7 @@ from support.builders import Json
 
 from policies.engine.rule import RuleSet
 from webhook.configuration.settings import Settings
-from webhook.doctor.cluster import check_policies
+from webhook.doctor.checks import check_policies
 from webhook.doctor.desired import ClusterPolicyState, Desired, make
 from webhook.doctor.observation import PolicySource, Unread
 

@@ -18,7 +18,7 @@ import yaml
 from support.api.fakeapi import NAMESPACES, FakeApi, named
 from support.patience import PATIENCE
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.call import Call, fetch, opened
 from webhook.cluster.api.client import connect

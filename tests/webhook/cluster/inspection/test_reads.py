@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import pytest
 from support.patience import PATIENCE
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.errors import ApiError, ClusterError, UnreachableError
 from webhook.cluster.inspection.examination import tried

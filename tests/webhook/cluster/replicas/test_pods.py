@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from support.api.fakeapi import FakeApi, Json
 from support.patience import until
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.client import Connection
 from webhook.cluster.replicas.pods import ReplicaPods

@@ -13,7 +13,7 @@ from support.api.times import Times
 from support.api.webhookapi import NAME, ROLES, WebhookApi
 from support.patience import until
 
-from certs.authority import new_authority
+from certs.material import new_authority
 from webhook.certificates import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError

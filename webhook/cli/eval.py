@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from policies.cel.environment import Dialect
 from policies.cel.explain import explain
 from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Check, CheckAnswer
-from policies.cel.program import Composition, Evaluation, Program, compile_expression
+from policies.cel.program import Composition, Program, compile_expression
 from policies.cel.syntax.source import CompileError, Source
 from policies.cel.types import DYN
 from policies.cel.values import type_of
@@ -29,7 +29,7 @@ from policies.engine.request import mapping
 from policies.kubernetes.release import Release
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, bounded, unreadable
-from webhook.cli.output import say, to_json, write
+from webhook.cli.output import say, show, to_json
 from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError
 
@@ -108,11 +108,21 @@ def command(
     own = _own(given, dialect)
     with bounded("the expression"):
         composition, program = _compile(expression, variables, result, own, dialect)
-    paths = {"oldObject": old, "params": params, "namespaceObject": namespace_object, "request": request}
-    inputs = {name: _object(path, dialect.release) for name, path in paths.items()}
-    inputs["object"] = _object(file, dialect.release, document)
-    somebody = {"username": user or "", "groups": [*groups, "system:authenticated"]} if user or groups else {}
-    names = composition.bind(_activation(inputs, authorizer, somebody) | own)
+    object_, before, parameters, around, written = (
+        _object(path, dialect.release, which)
+        for path, which in ((file, document), (old, None), (params, None), (namespace_object, None), (request, None))
+    )
+
+    # Without --request the operation is what the objects tell.
+    asked = written
+    if asked is None:
+        operation = "UPDATE" if object_ and before else "DELETE" if before else "CREATE"
+        metadata = mapping(object_ or before, "metadata")
+        asked = {"operation": operation, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
+    if user or groups:
+        asked = {**asked, "userInfo": {"username": user or "", "groups": [*groups, "system:authenticated"]}}
+    known = activation(asked, _Same(authorizer), object=object_, old_object=before, params=parameters, namespace=around)
+    names = composition.bind(known | own)
     try:
         with bounded("the expression", "evaluate"):
             evaluation = program.evaluate(names)
@@ -121,12 +131,24 @@ def command(
         about = f"path {check.path}" if check.path is not None else f"{check.resource} in namespace {check.namespace!r}"
         asks = f"the expression asks whether {check.user.name or 'the requester'} may {check.verb} {about}"
         raise InputError(f"{asks}; give --authorizer allow or deny") from None
+
     cost = evaluation.cost + names["variables"].cost
-    reasons: tuple[str, ...] = ()
+    if evaluation.error is not None:
+        answer: dict[str, Any] = {"error": str(evaluation.error), "cost": cost}
+    else:
+        answer = {"value": encode(evaluation.value), "type": type_of(evaluation.value).name, "cost": cost}
     if why and (evaluation.error is not None or evaluation.value is False):
         with bounded("the expression", "explain"):
-            reasons = tuple(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
-    _show(_answer(evaluation, cost, program, reasons, generated=generated), output)
+            reasons = list(map(str, explain(program.source, composition, names, limit=EXPRESSION_LIMIT)))
+        answer |= {"why": reasons} if reasons else {}
+    if generated:
+        left = "# This expression is left to the exact evaluator."
+        answer["python"] = left if program.generated is None else program.generated.source
+    lines = [f"value: {to_json(answer['value'], None)}"] if "value" in answer else [f"error: {answer['error']}"]
+    lines += (f"{key}: {answer[key]}" for key in ("type", "cost") if key in answer)
+    lines += ["why:", *(f"  {reason}" for reason in answer["why"])] if "why" in answer else []
+    lines += ["python:", "", *answer["python"].split("\n")] if generated else []
+    show(output, lines, answer)
     refused = evaluation.error is not None or (status and evaluation.value is False)
     sys.exit(exits.REFUSED if refused else exits.OK)
 
@@ -168,28 +190,24 @@ def _compile(
 
 
 def _object(path: str | None, release: Release, document: str | None = None) -> Any:
+    """The one object in a file. document: its number from 1, or its kind and name. Raises InputError."""
     if path is None:
         return None
     objects = [value for value in _documents(path) if value is not None]
-    chosen = objects if document is None else _chosen(path, objects, document)
-    if len(chosen) != 1 or not isinstance(chosen[0], dict):
-        hint = "; choose one with --document" if document is None and len(chosen) > 1 else ""
-        raise InputError(f"{path}: holds {len(chosen)} documents; one object is needed{hint}")
-    (obj,) = chosen
-    return admitted(received(obj, known(kind_of(obj), release)))
-
-
-def _chosen(path: str, objects: list[Any], document: str) -> list[Any]:
-    """The documents of a number from 1, or of a kind and name. Raises InputError."""
-    names = [
-        f"{obj.get('kind') if isinstance(obj, dict) else None}/{mapping(obj, 'metadata').get('name')}"
-        for obj in objects
-    ]
-    if document.isdecimal() and 0 < int(document) <= len(objects):
-        return [objects[int(document) - 1]]
-    if names.count(document) != 1:
-        raise InputError(f"--document {document}: {path} holds {', '.join(names) or 'no objects'}")
-    return [objects[names.index(document)]]
+    if document is not None and document.isdecimal() and 0 < int(document) <= len(objects):
+        objects = [objects[int(document) - 1]]
+    elif document is not None:
+        names = [
+            f"{obj.get('kind') if isinstance(obj, dict) else None}/{mapping(obj, 'metadata').get('name')}"
+            for obj in objects
+        ]
+        if names.count(document) != 1:
+            raise InputError(f"--document {document}: {path} holds {', '.join(names) or 'no objects'}")
+        objects = [objects[names.index(document)]]
+    if len(objects) != 1 or not isinstance(objects[0], dict):
+        hint = "; choose one with --document" if document is None and len(objects) > 1 else ""
+        raise InputError(f"{path}: holds {len(objects)} documents; one object is needed{hint}")
+    return admitted(received(objects[0], known(kind_of(objects[0]), release)))
 
 
 def _documents(path: str) -> list[Any]:
@@ -200,57 +218,6 @@ def _documents(path: str) -> list[Any]:
         raise unreadable(error, path) from None
     except FileError as error:
         raise InputError(str(error)) from None
-
-
-def _activation(inputs: Mapping[str, Any], authorizer: str | None, user: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables. Without --request the operation is what the objects tell."""
-    object_, old = inputs["object"], inputs["oldObject"]
-    request = inputs["request"]
-    if request is None:
-        operation = "UPDATE" if object_ and old else "DELETE" if old else "CREATE"
-        metadata = mapping(object_ or old, "metadata")
-        request = {"operation": operation, "name": metadata.get("name"), "namespace": metadata.get("namespace")}
-    if user:
-        request = {**request, "userInfo": user}
-    return activation(
-        request,
-        _Same(authorizer),
-        object=object_,
-        old_object=old,
-        params=inputs["params"],
-        namespace=inputs["namespaceObject"],
-    )
-
-
-def _answer(
-    evaluation: Evaluation, cost: int, program: Program, reasons: tuple[str, ...], *, generated: bool
-) -> dict[str, Any]:
-    if evaluation.error is not None:
-        answer: dict[str, Any] = {"error": str(evaluation.error), "cost": cost}
-    else:
-        answer = {"value": encode(evaluation.value), "type": type_of(evaluation.value).name, "cost": cost}
-    if reasons:
-        answer["why"] = list(reasons)
-    if generated:
-        left = "# This expression is left to the exact evaluator."
-        answer["python"] = left if program.generated is None else program.generated.source
-    return answer
-
-
-def _show(answer: dict[str, Any], form: str) -> None:
-    if form != "text":
-        write(answer, form)
-        return
-    for key in ("value", "error", "type", "cost"):
-        if key in answer:
-            shown = to_json(answer[key], None) if key == "value" else answer[key]
-            say(f"{key}: {shown}")
-    if "why" in answer:
-        say("why:")
-        for reason in answer["why"]:
-            say(f"  {reason}")
-    if "python" in answer:
-        say("python:", "", *answer["python"].split("\n"))
 
 
 def _run_cases(path: str, dialect: Dialect) -> int:

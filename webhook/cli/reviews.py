@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import click
 from msgspec.structs import asdict
@@ -111,48 +111,6 @@ class _Summary:
         self.others: Counter[str] = Counter()
         self.releases: Counter[str] = Counter()
 
-    @property
-    def changes(self) -> int:
-        """How many verdicts change."""
-        return sum(counted.total() - counted["same"] for counted in self.policies.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """The whole summary."""
-        kinds = ("replayed", "withoutContent", "masked", "shadow", "other", "unreadable")
-        return {
-            "changes": self.changes,
-            **{kind: self.records[kind] for kind in kinds},
-            "policies": {name: dict(counted) for name, counted in sorted(self.policies.items())},
-            "notCompared": dict(sorted(self.others.items())),
-        }
-
-    def lines(self) -> Iterator[str]:
-        """The same as a table, and a line about all of them."""
-        head = ("POLICY", "SAME", "REFUSED", "WARNED", "ADMITTED", "CHANGED")
-        effects = ("same", "refuse", "warn", "admit", "patch")
-        rows = [[name, *(str(counted[e]) for e in effects)] for name, counted in sorted(self.policies.items())]
-        yield from table(head, rows, right=range(1, len(head))) if rows else ()
-        changes = "1 verdict changes" if self.changes == 1 else f"{self.changes} verdicts change"
-        yield f"{counted(self.records['replayed'], 'record')} replayed, {changes}"
-
-    def notes(self, release: str) -> Iterator[str]:
-        """What could not be compared. release: by whose rules the policies judge now."""
-        records = self.records
-        if records["withoutContent"]:
-            yield f"{records['withoutContent']} records without content were not replayed; {_WHY}"
-        if records["shadow"]:
-            yield f"{records['shadow']} records of shadow policies were left out"
-        if records["unreadable"] > _NAMED:
-            yield f"{records['unreadable']} lines were no records"
-        if records["masked"] and self.changes:
-            yield f"{records['masked']} records have masked values; a policy that reads them may judge otherwise"
-        if self.others:
-            yield f"policies in the log that were not given, and not compared: {', '.join(sorted(self.others))}"
-        for other, times in sorted(self.releases.items()):
-            if other != release:
-                judged = f"{times} records were judged as by Kubernetes {other}"
-                yield f"{judged}, and replayed as by {release}: --kubernetes"
-
 
 @click.command("replay")
 @click.argument("logs", nargs=-1, required=True, metavar="LOG...|-")
@@ -184,15 +142,40 @@ def replay(logs: tuple[str, ...], config: Path | None, output: str, **changes: t
     replay, summary = Replay(names, ruleset, files.facts(today)), _Summary()
     for place, line in _lines(logs):
         for effect, record, change in _changes(place, line, replay, names, summary):
-            if output == "json":
-                say(_json(place, effect, record, change))
-            else:
-                say(*_text(place, effect, record, change))
-    say(*([to_json({"summary": summary.to_json()}, None)] if output == "json" else summary.lines()))
-    say(*summary.notes(files.release.name), err=True)
-    if not summary.records["replayed"]:
+            say(*(_text if output == "text" else _json)(place, effect, record, change))
+
+    records, policies, others = summary.records, sorted(summary.policies.items()), sorted(summary.others.items())
+    changed = sum(counts.total() - counts["same"] for _, counts in policies)
+    if output == "json":
+        kinds = ("replayed", "withoutContent", "masked", "shadow", "other", "unreadable")
+        counts_of = {name: dict(counts) for name, counts in policies}
+        whole = {kind: records[kind] for kind in kinds} | {"policies": counts_of, "notCompared": dict(others)}
+        say(to_json({"summary": {"changes": changed, **whole}}, None))
+    else:
+        head = ("POLICY", "SAME", "REFUSED", "WARNED", "ADMITTED", "CHANGED")
+        effects = ("same", "refuse", "warn", "admit", "patch")
+        rows = [[name, *(str(counts[effect]) for effect in effects)] for name, counts in policies]
+        say(*(table(head, rows, right=range(1, len(head))) if rows else ()))
+        verdicts = "1 verdict changes" if changed == 1 else f"{changed} verdicts change"
+        say(f"{counted(records['replayed'], 'record')} replayed, {verdicts}")
+
+    # What could not be compared.
+    release, absent = files.release.name, ", ".join(name for name, _ in others)
+    notes = [
+        ("withoutContent", f"records without content were not replayed; {_WHY}"),
+        ("shadow", "records of shadow policies were left out"),
+        *([("unreadable", "lines were no records")] if records["unreadable"] > _NAMED else []),
+        *([("masked", "records have masked values; a policy that reads them may judge otherwise")] if changed else []),
+    ]
+    say(*(f"{records[kind]} {text}" for kind, text in notes if records[kind]), err=True)
+    say(*([f"policies in the log that were not given, and not compared: {absent}"] if others else ()), err=True)
+    for other, times in sorted(summary.releases.items()):
+        if other != release:
+            judged = f"{times} records were judged as by Kubernetes {other}"
+            say(f"{judged}, and replayed as by {release}: --kubernetes", err=True)
+    if not records["replayed"]:
         raise InputError(f"no record could be replayed; {_WHY}")
-    sys.exit(exits.REFUSED if summary.changes else exits.OK)
+    sys.exit(exits.REFUSED if changed else exits.OK)
 
 
 def _changes(
@@ -235,7 +218,7 @@ def _text(place: str, effect: Effect, record: Recorded, change: Change) -> Itera
         yield f"    {when + ':':5} {lines}"
 
 
-def _json(place: str, effect: Effect, record: Recorded, change: Change) -> str:
+def _json(place: str, effect: Effect, record: Recorded, change: Change) -> Iterator[str]:
     request = record.request
     data = {
         "place": place,
@@ -252,7 +235,7 @@ def _json(place: str, effect: Effect, record: Recorded, change: Change) -> str:
         "now": asdict(change.now),
         "masked": record.masked,
     }
-    return to_json(data, None)
+    yield to_json(data, None)
 
 
 def _lines(logs: Sequence[str]) -> Iterator[tuple[str, bytes]]:

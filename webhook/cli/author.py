@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,9 +15,6 @@ from webhook.cli import exits
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.output import say, write_text
 from webhook.files.yamlfile import FileError
-
-if TYPE_CHECKING:
-    from webhook.files.yamltext import Formatting
 
 _POLICY = """\
 # What it requires, in one sentence: a Pod names its team.
@@ -138,10 +133,29 @@ def fmt(paths: tuple[str, ...], expression: str | None, *, check: bool, diff: bo
     if expression is not None or paths in ((), ("-",)):
         if expression is not None and paths:
             raise InputError("give either -e EXPRESSION or files")
-        write_text(_one(sys.stdin.read() if expression is None else expression) + "\n")
+        text = sys.stdin.read() if expression is None else expression
+        try:
+            with bounded("the expression"):
+                write_text(formatted(Source(text.strip(), "expression")) + "\n")
+        except CompileError as error:
+            raise InputError(f"the expression does not parse\n{error}") from None
+        except KeptError as reason:
+            say(f"the expression is left as it is: {reason}", err=True)
+            write_text(text.strip("\n") + "\n")
         return
+    from webhook.files.yamltext import format_file  # noqa: PLC0415 - reading policies needs the CEL engine
+    from webhook.sources import policyfiles  # noqa: PLC0415 - as above
+
+    results = []
+    with reading(FileError):
+        for name, text in policyfiles.texts(paths):
+            with bounded(name):
+                results.append((name, text, format_file(name, text)))
+    say(*(line for *_, result in results for line in result.kept), err=True)
+    if errors := [error for *_, result in results for error in result.errors]:  # nothing is written
+        raise InputError("\n".join(errors))
     changed = 0
-    for name, text, result in _results(paths):
+    for name, text, result in results:
         if result.text == text:
             continue
         changed += 1
@@ -155,30 +169,3 @@ def fmt(paths: tuple[str, ...], expression: str | None, *, check: bool, diff: bo
                 Path(name).write_bytes(result.text.encode())
             say(name)
     sys.exit(exits.REFUSED if check and changed else exits.OK)
-
-
-def _results(paths: Iterable[str]) -> Iterator[tuple[str, str, Formatting]]:
-    """Every file with its text and what becomes of it. Raises InputError, before anything is written."""
-    from webhook.files.yamltext import format_file  # noqa: PLC0415 - reading policies needs the CEL engine
-    from webhook.sources import policyfiles  # noqa: PLC0415 - as above
-
-    with reading(FileError):
-        results = []
-        for name, text in policyfiles.texts(paths):
-            with bounded(name):
-                results.append((name, text, format_file(name, text)))
-    say(*(line for *_, result in results for line in result.kept), err=True)
-    if errors := [error for *_, result in results for error in result.errors]:
-        raise InputError("\n".join(errors))
-    yield from results
-
-
-def _one(text: str) -> str:
-    try:
-        with bounded("the expression"):
-            return formatted(Source(text.strip(), "expression"))
-    except CompileError as error:
-        raise InputError(f"the expression does not parse\n{error}") from None
-    except KeptError as reason:
-        say(f"the expression is left as it is: {reason}", err=True)
-        return text.strip("\n")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 from cryptography.x509 import Certificate
@@ -42,15 +40,12 @@ def show_command(files: tuple[Path, ...], output: str) -> None:
     certificates = [
         {"file": str(file), **describe(certificate, now)} for file in files for certificate in _certificates(file)
     ]
-    show(output, _lines(certificates), certificates)
-
-
-def _lines(certificates: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    for number, entry in enumerate(certificates):
-        if number:
-            yield ""
+    lines: list[str] = []
+    for entry in certificates:
+        lines += [""] if lines else []
         for key, value in entry.items():
-            yield f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}"
+            lines.append(f"{key.replace('_', ' ') + ':':<20} {', '.join(value) if isinstance(value, list) else value}")
+    show(output, lines, certificates)
 
 
 @command.command("issue")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -87,23 +86,31 @@ def command(
         raise InputError("--manage and --place: give one of them")
     settings = options.settings(config, changes)
     configured = bool(settings.cluster.kubeconfig) or settings.cluster.in_cluster
-    asked = Inquiry(_account(account), not kubeconfig and configured, "" if no_probe else probe_namespace)
+    namespace, _, name = (account or "").partition("/")
+    if account is not None and (not namespace or not name or "/" in name):
+        raise InputError(f"--as-service-account {account}: write NAMESPACE/NAME")
+    asked = Inquiry(
+        (namespace, name) if account is not None else None,
+        not kubeconfig and configured,
+        "" if no_probe else probe_namespace,
+    )
     with reading(SettingsError):
         findings = options.of_cluster(
             settings.cluster, partial(_examine, settings, asked, of_manage=of_manage, of_placer=of_placer), kubeconfig
         )
-    show(output, _text(findings), [structs.asdict(finding) for finding in findings])
+    lines = []
+    for check, group in groupby(findings, lambda finding: finding.check):
+        lines.append(style(check, bold=True))
+        for finding in group:
+            mark, colour = _MARKS[finding.level]
+            first, *more = f"{finding.where}: {finding.found}".splitlines()
+            lines += [f"  {style(mark, fg=colour)} {first}", *(f"       {line}" for line in more)]
+            lines += [f"       -> {finding.remedy}"] if finding.remedy else []
+    levels = Counter(finding.level for finding in findings)
+    problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
+    lines.append(f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown")
+    show(output, lines, [structs.asdict(finding) for finding in findings])
     sys.exit(exits.REFUSED if any(finding.level == "problem" for finding in findings) else exits.OK)
-
-
-def _account(given: str | None) -> tuple[str, str] | None:
-    """Raises InputError."""
-    if given is None:
-        return None
-    namespace, _, name = given.partition("/")
-    if not namespace or not name or "/" in name:
-        raise InputError(f"--as-service-account {given}: write NAMESPACE/NAME")
-    return namespace, name
 
 
 async def _examine(
@@ -128,18 +135,3 @@ async def _examine(
         asked.probed == "" or is_static(observation.probe),
     )
     return list(examine(settings, observation, await desired.make(settings, state, now.date()), now))
-
-
-def _text(findings: Sequence[Diagnosis]) -> Iterator[str]:
-    for check, group in groupby(findings, lambda finding: finding.check):
-        yield style(check, bold=True)
-        for finding in group:
-            mark, colour = _MARKS[finding.level]
-            first, *more = f"{finding.where}: {finding.found}".splitlines()
-            yield f"  {style(mark, fg=colour)} {first}"
-            yield from (f"       {line}" for line in more)
-            if finding.remedy:
-                yield f"       -> {finding.remedy}"
-    levels = Counter(finding.level for finding in findings)
-    problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
-    yield f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown"

@@ -173,14 +173,14 @@ def static(paths: tuple[str, ...], config: Path | None, output: Path, **changes:
       cks-admission export static --config cks.yaml -o /etc/kubernetes/cks-admission
       kube-apiserver --admission-control-config-file=/etc/kubernetes/cks-admission/admission.yaml ...
     """
-    from webhook.cli.static import policies, write_files  # noqa: PLC0415 - reading policies needs the CEL engine
+    from webhook.cli.native import in_files, write_files  # noqa: PLC0415 - reading policies needs the CEL engine
     from webhook.sources import packs, policyfiles  # noqa: PLC0415 - as above
 
     settings = options.settings(config, changes)
     with reading(FileError, SettingsError, StoreError):
         files = (*policyfiles.texts(paths), *packs.texts(settings))
         release = settings.policies.release or NEWEST
-        made, notes = policies(settings, files, release, datetime.now(UTC).date())
+        made, notes = in_files(settings, files, release, datetime.now(UTC).date())
         if changes["registration__url"]:
             notes += [_TWICE] if settings.registration.apply else []
             made += _configurations(settings, static=True)

@@ -138,24 +138,20 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The verb among the arguments, or an error that says which was meant."""
-        given = args[0]
+        given, name = args[0], ctx.find_root().info_name or NAME
         if given not in VERBS and not given.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {given!r}.{_meant(given, args[1:], ctx.find_root().info_name or NAME)}")
+            hint = f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""
+            if given == "help" and args[1:] and args[1] in VERBS:
+                hint = f" Did you mean `{name} {args[1]} --help`?"
+            elif meant := _OTHERWISE.get(given) or closest(given, VERBS):
+                hint = f" Did you mean `{name} {meant}`?"
+            ctx.fail(f"No such command {given!r}.{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The verbs with a line each, without loading them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
-
-
-def _meant(given: str, rest: Sequence[str], name: str) -> str:
-    """What was probably meant by a word that is no verb, and the rest; empty if nobody knows. name: the program's."""
-    if given == "help" and rest and rest[0] in VERBS:
-        return f" Did you mean `{name} {rest[0]} --help`?"
-    if meant := _OTHERWISE.get(given) or closest(given, VERBS):
-        return f" Did you mean `{name} {meant}`?"
-    return f" It is a file: did you mean `{name} check {given}`?" if Path(given).exists() else ""
 
 
 def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn:
@@ -172,7 +168,16 @@ def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn
             _unwritten(error)
         raise
     except click.ClickException as error:
-        _refuse(error, given)
+        # In words, and as a document where the results were to be JSON or YAML.
+        shown = _with_hint(error, given)
+        try:
+            complain(shown)
+            if form := next((form for form in ("json", "yaml") if asks_for(given, form)), ""):
+                write({"error": shown.format_message()}, form)
+            sys.stdout.flush()
+        except OSError as problem:
+            _unwritten(problem)
+        sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(_SIGNALLED + SIGINT)
     except UnwrittenError as error:
@@ -180,7 +185,11 @@ def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn
     except OSError as error:
         _unwritten(error)
     except Exception as error:  # noqa: BLE001 - a traceback helps nobody who runs a command
-        _defect(error)
+        frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+        places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+        message = f"this is a defect of cks-admission, please report it: {type(error).__name__}: {error} ({places})"
+        say(f"Error: {message}", err=True)
+        sys.exit(exits.FAILURE)
 
 
 def colour(environment: Mapping[str, str]) -> bool | None:
@@ -191,19 +200,6 @@ def colour(environment: Mapping[str, str]) -> bool | None:
     if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
         return False
     return True if environment.get("FORCE_COLOR") else None
-
-
-def _refuse(error: click.ClickException, arguments: Sequence[str]) -> NoReturn:
-    """End with an error in words, and as a document where the results were to be JSON or YAML."""
-    shown = _with_hint(error, arguments)
-    try:
-        complain(shown)
-        if form := next((form for form in ("json", "yaml") if asks_for(arguments, form)), ""):
-            write({"error": shown.format_message()}, form)
-        sys.stdout.flush()
-    except OSError as problem:
-        _unwritten(problem)
-    sys.exit(error.exit_code)
 
 
 def _with_hint(error: click.ClickException, arguments: Sequence[str]) -> click.ClickException:
@@ -236,15 +232,6 @@ def _unwritten(error: OSError) -> NoReturn:
     with suppress(OSError):
         what = error.filename or "standard output cannot be written"
         say(f"Error: {what}: {error.strerror or error}", err=True)
-    sys.exit(exits.FAILURE)
-
-
-def _defect(error: Exception) -> NoReturn:
-    """End after a defect, with what is needed to report it."""
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
-    message = f"this is a defect of cks-admission, please report it: {type(error).__name__}: {error} ({places})"
-    say(f"Error: {message}", err=True)
     sys.exit(exits.FAILURE)
 
 

@@ -1,4 +1,10 @@
-"""`cks-admission convert` and `export native`: policies in Kubernetes' form, of what others or this service have."""
+"""`cks-admission convert`, `export native` and `export static`: policies in Kubernetes' form, of others or of here.
+
+Kubernetes 1.37 and later read policies and webhook configurations from files, out of the reach of everybody in the
+cluster (KEP-5793): those of a plugin from a directory of its own, without parameters, webhooks by URL, names with an
+ending that no other object may have. A plugin has one file here, because all that belongs together is then replaced at
+once.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +12,35 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import date
 from itertools import accumulate
+from pathlib import Path
+from typing import Final
 
 import click
+from certs.store import replace_file
 
 from policies import rbac
 from policies.admissionpolicy.derivation import is_derived
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import KINDS, Document
 from policies.admissionpolicy.documents.document import Path as FieldPath
-from policies.admissionpolicy.documents.reader import Loaded
 from policies.admissionpolicy.model import ParamKind
 from policies.admissionpolicy.rules.policyrule import covers_pods
 from policies.conversion import Conversion, is_foreign
 from policies.conversion import convert as conversions
-from policies.engine.request import JsonObject
+from policies.engine.request import JsonObject, mapping
 from policies.engine.violation import printable
 from policies.kubernetes.release import Release
+from policies.labels import RULE
 from policies.objects.fieldpath import render
 from webhook.cli import exits, options
 from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.output import harmless, say, to_yaml, write_text
+from webhook.configuration.settings import Settings
 from webhook.files import yamlfile, yamltext
 from webhook.files.yamlfile import FileError
+from webhook.registration.configurations import STATIC, static_policies
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFilesError
 
@@ -130,7 +142,15 @@ def exported(files: Iterable[tuple[str, str]], release: Release) -> tuple[list[s
     texts: dict[str, list[str]] = {"parameters": [], "policies": [], "bindings": []}
     left_out = []
     for name, text in given:
-        for where, value, written in _objects(name, text):
+        documents = [
+            (before, chunk, document)
+            for before, chunk in yamltext.documents(text)
+            for document in policyfiles.parse(chunk, name)
+        ]
+        items = ((*document, item) for document in documents for item in reader.objects([document[-1]]))
+        for before, chunk, document, item in items:
+            where, value = f"{name}:{before + item.line}", item.value
+            written = chunk if value is document.value else ""  # not the one of a List
             api_version, kind = value["apiVersion"], value["kind"]
             group = api_version.rpartition("/")[0]
             if group == reader.GROUP and kind in KINDS:
@@ -142,29 +162,16 @@ def exported(files: Iterable[tuple[str, str]], release: Release) -> tuple[list[s
                 reason = _CLUSTER if (api_version, kind) == ("v1", "Namespace") else reason
                 called = f"{kind} {(value.get('metadata') or {}).get('name') or ''}".rstrip()
                 left_out.append(f"{where}: {called} is left out: {reason}")
-    return [text for step in texts.values() for text in step], [
-        *map(str, loaded.warnings),
-        *left_out,
-        *_underived(loaded),
-    ]
-
-
-def _objects(name: str, text: str) -> Iterator[tuple[str, JsonObject, str]]:
-    """The place of each object in a file, the object, and its text; empty for an item of a List."""
-    for before, chunk in yamltext.documents(text):
-        for document in policyfiles.parse(chunk, name):
-            for item in reader.objects([document]):
-                yield f"{name}:{before + item.line}", item.value, chunk if item.value is document.value else ""
-
-
-def _underived(loaded: Loaded) -> Iterator[str]:
-    """A note for each policy that this service also applies to pod templates, unlike kube-apiserver."""
+    # The policies that this service also applies to pod templates, unlike kube-apiserver.
     bound = {binding.policy_name for binding in loaded.bindings if binding.kind == "ValidatingAdmissionPolicyBinding"}
-    for policy in loaded.policies:
-        ours = policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
-        if ours and covers_pods(policy.match_constraints):
-            what = f"{policy.origin.file}:{policy.origin.line}: {policy.kind} {policy.name}"
-            yield f"{what} also checks pod templates here; kube-apiserver checks only their Pods"
+    derived = [
+        f"{policy.origin.file}:{policy.origin.line}: {policy.kind} {policy.name} also checks pod templates here; "
+        "kube-apiserver checks only their Pods"
+        for policy in loaded.policies
+        if policy.kind == "ValidatingAdmissionPolicy" and policy.name in bound and is_derived(policy)
+        if covers_pods(policy.match_constraints)
+    ]
+    return [text for step in texts.values() for text in step], [*map(str, loaded.warnings), *left_out, *derived]
 
 
 def _text(value: JsonObject, written: str) -> str:
@@ -172,22 +179,91 @@ def _text(value: JsonObject, written: str) -> str:
 
     It is written anew, too, where the author's text cannot be kept, such as for an alias of what is cut out.
     """
-    plain = _plain(value)
+    metadata = value["metadata"]
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        kept = {key: item for key, item in annotations.items() if not key.startswith(f"{_OWN}/")}
+        if kept != annotations:
+            rest = {key: item for key, item in metadata.items() if key != "annotations"}
+            value = {**value, "metadata": {**rest, "annotations": kept} if kept else rest}
     if written and not written.lstrip().startswith("{"):
         with suppress(FileError):
             cut = yamltext.without(written, ("metadata", "annotations"), f"{_OWN}/")
-            if harmless(cut) == cut and [one.value for one in yamlfile.load("<document>", cut)] == [plain]:
+            if harmless(cut) == cut and [one.value for one in yamlfile.load("<document>", cut)] == [value]:
                 return cut.strip("\n") + "\n"
-    return to_yaml(plain)
+    return to_yaml(value)
 
 
-def _plain(value: JsonObject) -> JsonObject:
-    metadata = value["metadata"]
-    annotations = metadata.get("annotations")
-    if not isinstance(annotations, dict):
-        return value
-    kept = {key: item for key, item in annotations.items() if not key.startswith(f"{_OWN}/")}
-    if kept == annotations:
-        return value
-    rest = {key: item for key, item in metadata.items() if key != "annotations"}
-    return {**value, "metadata": {**rest, "annotations": kept} if kept else rest}
+_POLICY, _WEBHOOK = "AdmissionPolicy", "AdmissionWebhook"
+_PLUGINS: Final = tuple(f"{phase}{kind}" for kind in (_POLICY, _WEBHOOK) for phase in ("Validating", "Mutating"))
+_VERSION: Final = "apiserver.config.k8s.io/v1"
+_LONGEST_NAME: Final = 253
+
+
+def in_files(
+    settings: Settings, files: Iterable[tuple[str, str]], release: Release, today: date
+) -> tuple[list[JsonObject], list[str]]:
+    """The guard and the policies of files, each with its bindings, and a line for each omission.
+
+    Raises InputError and FileError for what an API server of that release would not start with.
+    """
+    if not release.reserves_static_names:
+        instead = "apply what cks-admission export native prints, and let the service write the guard"
+        raise InputError(f"Kubernetes {release.name} reads no policies from files, 1.37 and later do; {instead}")
+    guards, notes = static_policies(settings), []
+    if not guards:
+        notes = [f"the guard is left out: labels.action is {settings.labels.action}, not deny"]
+    policyfiles.read([("the guard", "---\n".join(map(to_yaml, guards)))], release=release, within=bounded)
+    texts, more = exported(files, release)
+    documents = [document.value for text in texts for document in yamlfile.load("a policy", text)]
+    parametric = dict.fromkeys(one["metadata"]["name"] for one in documents if "paramKind" in mapping(one, "spec"))
+    notes += [
+        f"exceptions[{index}] is left out: in a file it would have no end"
+        for index, one in enumerate(settings.exceptions)
+        if RULE in one.rules and one.until >= today
+    ]
+    notes += [*more, *(f"policy {name} is left out: in files policies have no parameters" for name in parametric)]
+    kept = (
+        one
+        for one in documents
+        if one["kind"].removesuffix("Binding") in _PLUGINS
+        and one["spec"].get("policyName", one["metadata"]["name"]) not in parametric
+    )
+    return [*guards, *kept], notes
+
+
+def write_files(directory: Path, objects: Iterable[JsonObject], release: Release) -> None:
+    """Write a folder with a file for each plugin, and the AdmissionConfiguration that names the folders.
+
+    An API server may read any of them at any moment. Raises InputError for a name that is too long, and StoreError.
+    """
+    by_plugin: dict[str, list[str]] = {}
+    for one in objects:
+        plugin = one["kind"].removesuffix("Binding").replace("WebhookConfiguration", _WEBHOOK)
+        # It has, and the policy that it binds, the name that is for files.
+        name = f"{one['metadata']['name']}{STATIC}"
+        if len(name) > _LONGEST_NAME:
+            most = _LONGEST_NAME - len(STATIC)
+            raise InputError(f"{one['kind']} {name}: of a policy in a file the name has {most} characters at most")
+        named = {**one, "metadata": {**one["metadata"], "name": name}}
+        if bound := mapping(one, "spec").get("policyName"):
+            named["spec"] = {**one["spec"], "policyName": f"{bound}{STATIC}"}
+        by_plugin.setdefault(plugin, []).append(to_yaml(named))
+    configured = []
+    for plugin in _PLUGINS:
+        folder = directory.absolute() / plugin
+        file = folder / "cks-admission.yaml"
+        if texts := by_plugin.get(plugin):
+            folder.mkdir(parents=True, exist_ok=True)
+            # Each change in the folder makes kube-apiserver compile all policies, which takes it a second.
+            replace_file(file, "---\n".join(texts).encode(), 0o644, directory / f".{plugin}.new")
+            kind = f"{'WebhookAdmission' if plugin.endswith(_WEBHOOK) else plugin}Configuration"
+            folders = {"apiVersion": _VERSION, "kind": kind, "staticManifestsDir": str(folder)}
+            if plugin == "MutatingAdmissionWebhook" and release.orders_static_webhooks:
+                folders["staticOrder"] = "ByName"  # the place among other webhooks that a registered one has
+            configured.append({"name": plugin, "configuration": folders})
+        else:
+            file.unlink(missing_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    whole = {"apiVersion": _VERSION, "kind": "AdmissionConfiguration", "plugins": configured}
+    replace_file(directory / "admission.yaml", to_yaml(whole).encode(), 0o644)

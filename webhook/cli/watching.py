@@ -40,14 +40,20 @@ def run(verb: Callable[[], int], paths: Iterable[str], *, again: bool) -> NoRetu
 
 
 async def _follow(verb: Callable[[], int], folders: Iterable[str]) -> None:
-    changes, state = walk.changes(folders), _state(folders)
+    """Run the verb now, and whenever a file has changed. What cannot be read is said, for it may be mended soon."""
+    changes = walk.changes(folders)
+    before: Mapping[Path, int] | None = None
     due = asyncio.ensure_future(anext(changes))
     await asyncio.sleep(0)  # from here on files are followed: what changes during the first run counts
-    _say(verb)
     while True:
+        if before != (before := _state(folders)):
+            say(f"{datetime.now().astimezone():%H:%M:%S}")
+            try:
+                verb()
+            except click.ClickException as error:
+                complain(error)
+            say("Waiting for a change; Ctrl-C ends.")
         await due
-        if state != (state := _state(folders)):
-            _say(verb)
         due = asyncio.ensure_future(anext(changes))
 
 
@@ -55,13 +61,3 @@ def _state(folders: Iterable[str]) -> Mapping[Path, int]:
     """When files below the folders were written."""
     files = (file for folder in folders for file in Path(folder).rglob("*") if file.suffix in SUFFIXES)
     return {file: file.stat().st_mtime_ns for file in files if file.is_file()}
-
-
-def _say(verb: Callable[[], int]) -> None:
-    """Run the verb at this time. What cannot be read is said, for it may be mended with the next change."""
-    say(f"{datetime.now().astimezone():%H:%M:%S}")
-    try:
-        verb()
-    except click.ClickException as error:
-        complain(error)
-    say("Waiting for a change; Ctrl-C ends.")

@@ -18,6 +18,7 @@ from webhook.cli.exits import InputError
 from webhook.cli.output import say, style, write
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?:[^()]|\([^()]*\))*\)")
+_ALL = "cks-admission why lists all codes"
 _NAMED = re.compile(r"AdmissionPolicy '([a-z0-9.-]+)' with binding")
 
 
@@ -64,18 +65,13 @@ def _of(asked: str, known: Sequence[Section]) -> Sequence[Section]:
     if (code := BY_NAME.get(asked, asked)) in CODES:
         name, text = CODES[code]
         raise InputError(f"{code} {name} is a finding of lint, see docs/reference/lint.md: {text}")
-    raise InputError(f"nothing is known about {' '.join(asked.split())[:80]!r}: {_hint(asked, known)}")
-
-
-def _hint(asked: str, known: Sequence[Section]) -> str:
-    """What to do about what is not known."""
+    hint = f"{_ALL}; paste the whole message"
     if near := closest(asked, [part for one in known for part in (one.name, one.code, one.page)]):
-        return f"did you mean {near}?"
-    listed = "cks-admission why lists all codes"
-    if asked and not dns_subdomain(asked):
+        hint = f"did you mean {near}?"
+    elif asked and not dns_subdomain(asked):
         kinds = "validatingadmissionpolicies,mutatingadmissionpolicies"
-        return f"if it is a policy of your cluster, kubectl get {kinds} {asked} -o yaml shows it; {listed}"
-    return f"{listed}; paste the whole message"
+        hint = f"if it is a policy of your cluster, kubectl get {kinds} {asked} -o yaml shows it; {_ALL}"
+    raise InputError(f"nothing is known about {' '.join(asked.split())[:80]!r}: {hint}")
 
 
 def _text(section: Section) -> str:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 import click
-from certs.store import replace_file
 
+from certs.plan import replace_file
 from policies import rbac
 from policies.admissionpolicy.derivation import is_derived
 from policies.admissionpolicy.documents import reader

@@ -1,4 +1,4 @@
-"""The rule of reserved labels as a policy that the API server enforces itself, so that it depends on no process here.
+"""The rule of reserved labels as policies that the API server enforces itself, so that it depends on no process here.
 
 One ValidatingAdmissionPolicy judges every write, because the API server says only the first of several refusals. It
 goes by the places of policies/labels.py. Objects may have any shape: a step into one never fails, as an error would
@@ -6,19 +6,30 @@ refuse a write without reserved labels. Labels that are no map are left to the A
 
 Nearly no write has a reserved label. So the condition first looks for a key that could be one: where there is none, the
 API server evaluates neither the validation nor its message.
+
+Another policy, in a file, judges what can write labels past all of this. The API server asks no webhook about
+MutatingAdmissionPolicies, so whoever may write one can add a label to what an exempt component writes. It converts
+custom resources after admission, and a conversion may change labels and annotations. Only a policy that kube-apiserver
+reads from a file is asked about such objects. Source: https://kubernetes.io/docs/tasks/extend-kubernetes/
+custom-resources/custom-resource-definition-versioning/#response.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date
+from typing import Final, Literal
+
+from msgspec import Struct
 
 from policies.celtext import at, every, globs, guarded, is_map, some, text, texts, values
 from policies.engine.match import ResourceRule, SelectorRequirement
-from policies.engine.request import JsonObject
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.engine.rule import HookCondition, PolicyException
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.engine.violation import listed
+from policies.guard import ASK
 from policies.labels import (
     BINDING,
     KEEP,
@@ -26,6 +37,7 @@ from policies.labels import (
     NAMESPACE,
     OWN_ORGANIZATION,
     POD,
+    RESERVED_DOMAINS,
     RULE,
     SET_ORGANIZATION,
     SUMMARY,
@@ -61,7 +73,7 @@ def spec(
         # In one expression, so that the API server compiles it once.
         "both": f"[object, oldObject].map(o, {_places(workloads)})",
         "before": "variables.both[1].transformMapEntry(i, p, {string(p[0]): p[1]})",
-        "refused": f"variables.both[0].map(p, {_added(exceptions)}).flatten() +\n{_removed()}",
+        "refused": f"variables.both[0].map(p, {_added(exceptions)}).flatten() +\n{_REMOVED}",
     }
     place = "namespaceObject.metadata.?labels.orValue({})"
     spared = f"{place}[?{text(CONTROL_PLANE_LABEL)}] == optional.of({text(CONTROL_PLANE)})"
@@ -104,26 +116,24 @@ _IS_PROBE = "request.?dryRun == optional.of(true) && " + at(
 
 def no_exception_covers(exceptions: Iterable[PolicyException], today: date) -> list[HookCondition]:
     """The condition that is false for what an exception covers that has not ended; none without such exceptions."""
-    clauses = [_covers(exception) for exception in exceptions if RULE in exception.rules and exception.holds(today)]
-    return [HookCondition("no-exception-covers", "!" + some(clauses, " ||\n  "))] if clauses else []
-
-
-def _covers(exception: PolicyException) -> str:
     kind = "request.kind.kind + (request.kind.group == '' ? '' : '.' + request.kind.group)"
     namespace = f"({KIND} == '/Namespace' ? '' : request.?namespace.orValue(''))"
-    matched = (
-        (namespace, exception.namespaces),
-        (f"({kind})", exception.kinds),
-        ("request.?name.orValue('')", exception.names),
-        (USERNAME, exception.users),
-    )
-    clauses = [f"{one}.matches({globs(patterns)})" for one, patterns in matched if patterns]
-    if exception.groups:
-        clauses.append(f"has({GROUPS}) && {GROUPS}.exists(g, g.matches({globs(exception.groups)}))")
-    if requirements := exception.object_selector.requirements:
-        labels = "o.?metadata.?labels.orValue({})"
-        clauses.append(f"[object, oldObject].exists(o, o != null && {_meets(labels, requirements)})")
-    return f"({every(clauses or ['true'])})"
+    covered = []
+    for exception in (one for one in exceptions if RULE in one.rules and one.holds(today)):
+        matched = (
+            (namespace, exception.namespaces),
+            (f"({kind})", exception.kinds),
+            ("request.?name.orValue('')", exception.names),
+            (USERNAME, exception.users),
+        )
+        clauses = [f"{one}.matches({globs(patterns)})" for one, patterns in matched if patterns]
+        if exception.groups:
+            clauses.append(f"has({GROUPS}) && {GROUPS}.exists(g, g.matches({globs(exception.groups)}))")
+        if requirements := exception.object_selector.requirements:
+            meets = _meets("o.?metadata.?labels.orValue({})", requirements)
+            clauses.append(f"[object, oldObject].exists(o, o != null && {meets})")
+        covered.append(f"({every(clauses or ['true'])})")
+    return [HookCondition("no-exception-covers", "!" + some(covered, " ||\n  "))] if covered else []
 
 
 def _meets(labels: str, requirements: Iterable[SelectorRequirement]) -> str:
@@ -156,11 +166,11 @@ def _places(workloads: Mapping[tuple[str, str], Workload]) -> str:
         whole = row.templates if row is not None and row.shape == STANDARD else ()
         inside = {(*template, *pattern) for template in whole for pattern in _IN_TEMPLATES}
         places = [place for place in places_of(kind, row) if place.pattern not in inside]
-        for table, listed in (
+        for table, lists in (
             (templates, [_listed(template, _POD, "o") for template in whole]),
             (others, [_listed(place.pattern, uses.get(place.role, _OTHER), "o") for place in places]),
         ):
-            table.setdefault(" +\n  ".join(listed) or "[]", []).append("/".join(kind))
+            table.setdefault(" +\n  ".join(lists) or "[]", []).append("/".join(kind))
     of_template = " +\n  ".join(_listed(pattern, use, "t[1]", "t[0] + ") for pattern, use in _IN_TEMPLATES.items())
     return (
         f"({_by_kind(templates, '[]')}).map(t,\n  {of_template}).flatten() +\n"
@@ -180,6 +190,7 @@ def _listed(pattern: Pattern, use: str, base: str, path: str = "") -> str:
     for position, step in enumerate(pattern):
         if isinstance(step, Wildcard):
             head, tail = pattern[:position], pattern[position + 1 :]
+            before = text(f".{render(head)}" if head else "")
             deeper = sum(isinstance(later, Wildcard) for later in tail) or ""
             index, child = f"i{deeper}", f"c{deeper}"  # an inner variable must not hide an outer one
             tests, children = guarded(base, head)
@@ -187,18 +198,15 @@ def _listed(pattern: Pattern, use: str, base: str, path: str = "") -> str:
             # Quoted, no key makes two paths equal.
             key = f"({index}.matches({text(_PLAIN)}) ? '.' + {index} : '[' + strings.quote({index}) + ']')"
             where = f"'[' + string({index}) + ']'" if step is Wildcard.ITEMS else key
-            inner = _listed(tail, use, child, f"{path}{_path(head)} + {where} + ")
+            inner = _listed(tail, use, child, f"{path}{before} + {where} + ")
             is_there = f"{is_map(child)} && {text(str(tail[0]))} in {child}" if tail else "true"
-            whole = f"[[dyn({path}{_path(head)}), dyn({children}), dyn({text(_MANY)})]]"
+            whole = f"[[dyn({path}{before}), dyn({children}), dyn({text(_MANY)})]]"
             listed = f"{children}.transformList({index}, {child}, {is_there},\n    {inner}).flatten()"
             return f"({every(tests)} ? ({children}.size() > {MOST} ? {whole} : {listed}) : [])"
     tests, there = guarded(base, pattern)
-    listed = f"[[dyn({path}{_path(pattern)}), dyn({there}), dyn({text(use)})]]"
+    of_pattern = text(f".{render(pattern)}" if pattern else "")
+    listed = f"[[dyn({path}{of_pattern}), dyn({there}), dyn({text(use)})]]"
     return f"({every(tests)} ? {listed} : [])" if tests else listed
-
-
-def _path(pattern: Pattern) -> str:
-    return text(f".{render(pattern)}" if pattern else "")
 
 
 def _added(exceptions: Sequence[LabelException]) -> str:
@@ -227,13 +235,16 @@ def _added(exceptions: Sequence[LabelException]) -> str:
 _BEFORE = "variables.before[?p[0]].orValue(dyn(null))"
 
 
-def _removed() -> str:
-    """The list of the reserved labels that are removed where they are kept."""
-    gone = f"{_IS_RESERVED} && !({at('object', LABELS, lambda labels: every([is_map(labels), f'k in {labels}']))})"
-    return (
-        f"(variables.kind in {_names(KEPT_KINDS)} ? {values('oldObject', LABELS)} : []).filter(o, {is_map('o')})"
-        f".map(o, o.transformList(k, v, {gone},\n  'metadata.labels: ' + {_LABEL} + ' must not be removed')).flatten()"
-    )
+def _names(kinds: Iterable[tuple[str, str]]) -> str:
+    return texts(sorted("/".join(kind) for kind in kinds))
+
+
+_GONE = f"{_IS_RESERVED} && !({at('object', LABELS, lambda labels: every([is_map(labels), f'k in {labels}']))})"
+# The list of the reserved labels that are removed where they are kept.
+_REMOVED = (
+    f"(variables.kind in {_names(KEPT_KINDS)} ? {values('oldObject', LABELS)} : []).filter(o, {is_map('o')})"
+    f".map(o, o.transformList(k, v, {_GONE},\n  'metadata.labels: ' + {_LABEL} + ' must not be removed')).flatten()"
+)
 
 
 def _holds(labels: str) -> str:
@@ -251,10 +262,6 @@ def _is_allowed(exception: LabelException) -> str:
     return every(clauses)
 
 
-def _names(kinds: Iterable[tuple[str, str]]) -> str:
-    return texts(sorted("/".join(kind) for kind in kinds))
-
-
 def _message(exceptions: Iterable[LabelException]) -> str:
     """One line: the sentence, the first labels with their paths, how many more there are, and the remedy."""
     count = "variables.refused.size()"
@@ -270,3 +277,111 @@ def _message(exceptions: Iterable[LabelException]) -> str:
     organization = OWN_ORGANIZATION.format(f'"{own[0]}"') if own else SET_ORGANIZATION
     remedy = f"({kept} ? {text(KEEP)} : {is_own} ? {text(organization)} : {text(USE_OWN_PREFIX)})"
     return f"{text(SUMMARY)} + ' ' + {shown}.join('; ') +\n{more} + '. ' +\n{remedy}"
+
+
+POLICY: Final = "MutatingAdmissionPolicy"
+DEFINITION: Final = "CustomResourceDefinition"
+_DEFINITIONS: Final = "customresourcedefinitions"
+
+_MOST_KEYS: Final = 3
+_DOMAINS: Final = "|".join(map(re.escape, RESERVED_DOMAINS))
+# The slash before the name is ~1 in a JSON Pointer: RFC 6901.
+_KEY_THERE: Final = rf"[a-zA-Z0-9.-]*(?:{_DOMAINS})(?:/|~1)[a-zA-Z0-9._-]*"
+_KEY: Final = re.compile(rf"(?<![a-zA-Z0-9.-])((?:[a-zA-Z0-9-]+\.)*(?:{_DOMAINS}))(?:/|~1)([a-zA-Z0-9._-]*)")
+
+
+class LabelWriter(Struct, frozen=True):
+    """An object that can write labels.
+
+    verdict: whether it names reserved ones, or may write some. text: how, a sentence without a full stop that begins
+    with "it" or "its".
+    """
+
+    kind: str
+    name: str
+    verdict: Literal["reserved", "possible"]
+    text: str
+
+
+def of_policy(policy: JsonObject, exceptions: Collection[LabelException]) -> LabelWriter | None:
+    """A MutatingAdmissionPolicy whose mutations or variables name a reserved label; None if they name none.
+
+    Keys count wherever they stand in an expression, but not keys that are put together of parts. exceptions: reserved
+    labels that people may set.
+    """
+    allowed = {exception.key for exception in exceptions if not exception.values}
+    written, forms = mapping(policy, "spec"), ("jsonPatch", "applyConfiguration")
+    holders = [mapping(mutation, form) for mutation in mappings(written, "mutations") for form in forms]
+    texts = (str(one.get("expression", "")) for one in (*holders, *mappings(written, "variables")))
+    named = (f"{domain}/{name}" for text in texts for domain, name in _KEY.findall(text))
+    keys = list(dict.fromkeys(key for key in named if key not in allowed))
+    if not keys:
+        return None
+    text = f"its expressions name reserved labels: {listed(keys, _MOST_KEYS)}"
+    return LabelWriter(POLICY, str(mapping(policy, "metadata").get("name", "")), "reserved", text)
+
+
+def of_definition(definition: JsonObject) -> LabelWriter | None:
+    """What the conversion of a CustomResourceDefinition can do; None if no webhook converts its objects.
+
+    The API server does not convert objects of a kind with a single version.
+    """
+    spec = mapping(definition, "spec")
+    conversion = mapping(spec, "conversion")
+    if conversion.get("strategy") != "Webhook" or len(spec.get("versions") or ()) < 2:
+        return None
+    client = mapping(mapping(conversion, "webhook"), "clientConfig")
+    service = mapping(client, "service")
+    url = str(client.get("url", "")).partition("?")[0]
+    who = f"{service.get('namespace')}/{service.get('name')}" if service else url
+    text = f"its conversion webhook, {who}, may change the labels of its objects after admission"
+    return LabelWriter(DEFINITION, str(mapping(definition, "metadata").get("name", "")), "possible", text)
+
+
+# What of an object can write labels; another part of it, such as a finalizer, may be anybody's.
+_PARTS = {
+    DEFINITION: "o.?spec.?conversion.?strategy == optional.of('Webhook') ? o.?spec.?conversion : optional.none()",
+    "MutatingWebhookConfiguration": "o.?webhooks",
+}
+_PART = "".join(f"request.kind.kind == {text(kind)} ? ({part}) : " for kind, part in _PARTS.items()) + "o.?spec"
+_TEXTS = (
+    "object.spec.?mutations.orValue([]).map(m, "
+    "m.?jsonPatch.?expression.orValue('') + ' ' + m.?applyConfiguration.?expression.orValue('')) +\n"
+    "object.spec.?variables.orValue([]).map(v, string(v.?expression.orValue('')))"
+)
+_POLICIES = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations")
+
+
+def writers_spec(
+    conditions: Iterable[HookCondition],
+    exceptions: Iterable[LabelException],
+    trusted: Iterable[str],
+    *,
+    refuses: bool,
+) -> JsonObject:
+    """The spec of a policy in a file that goes by what is written, unlike a look at what exists.
+
+    refuses: whether it finds all that can write labels, and does not search texts, in which keys are easily hidden.
+    conditions: of what it judges. exceptions, trusted: keys and objects, as `kind/name`, that a search does not find.
+    """
+    if refuses:
+        resources = [("admissionregistration.k8s.io", _POLICIES), ("apiextensions.k8s.io", (_DEFINITIONS,))]
+        variables = {"parts": f"[object, oldObject].map(o, o == null ? optional.none() : {_PART})"}
+        passes = "!variables.parts[0].hasValue() || variables.parts[0] == variables.parts[1]"
+        message = f"request.kind.kind + {text(f' may put reserved labels where no rule sees them. {ASK}')}"
+    else:
+        resources = [("admissionregistration.k8s.io", _POLICIES[:1])]
+        allowed = texts(sorted(exception.key for exception in exceptions if not exception.values))
+        found = f"t.findAll({text(_KEY_THERE)}).map(k, k.replace('~1', '/')).filter(k, {RESERVED} && !(k in {allowed}))"
+        variables = {"keys": f"({_TEXTS}).map(t, {found}).flatten()"}
+        passes = f"variables.keys.size() == 0 || (request.kind.kind + '/' + request.name).matches({globs(trusted)})"
+        shown = f"variables.keys.slice(0, variables.keys.size() < {_MOST_KEYS} ? variables.keys.size() : {_MOST_KEYS})"
+        remedy = ". The guard is not asked about this: remove it, or name it in labels.trusted if it is the cloud's."
+        message = f"'its expressions name reserved labels: ' + {shown}.join(', ') + {text(remedy)}"
+    rules = [ResourceRule(("CREATE", "UPDATE"), (group,), names).to_json("*") for group, names in resources]
+    return {
+        "matchConstraints": {"resourceRules": rules},
+        "matchConditions": [{"name": one.name, "expression": one.expression} for one in conditions],
+        "variables": [{"name": name, "expression": expression} for name, expression in variables.items()],
+        "validations": [{"expression": passes, "reason": "Forbidden", "messageExpression": message}],
+    }

@@ -125,12 +125,12 @@ class LabelGuard:
         self.workloads = workloads
         self.exceptions = tuple(exceptions)
         self.exempt = exempt
-        self._places = {kind: places_of(kind, row) for kind, row in workloads.items()}
+        self.places = {kind: places_of(kind, row) for kind, row in workloads.items()}
 
     @property
     def reads(self) -> frozenset[str]:
         """The paths of all places, and the field that identifies a kubelet's own Pods."""
-        paths = {render(place.pattern) for places in self._places.values() for place in places}
+        paths = {render(place.pattern) for places in self.places.values() for place in places}
         return frozenset(paths | {"spec.nodeName"})
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation | More]:
@@ -148,20 +148,6 @@ class LabelGuard:
             return ()
         violations = [offence.violation for offence in offences]
         return [*violations, More(more)] if more else violations
-
-    def places(self, kind: tuple[str, str]) -> tuple[Place, ...]:
-        """The places in objects of a kind; of one that is not in the table its own labels alone."""
-        return self._places.get(kind) or places_of(kind, None)
-
-    def remedy(self, kind: tuple[str, str], key: str, value: Any) -> str:
-        """What to do about a label that no exception allows."""
-        if key != CONTROL_PLANE_LABEL or kind != NAMESPACE:
-            return USE_OWN_PREFIX
-        own = [value for exception in self.exceptions if exception.key == key for value in sorted(exception.values)]
-        if own:
-            return OWN_ORGANIZATION.format(quote(own[0]))
-        # Nobody's organization has the id of the control plane.
-        return USE_OWN_PREFIX if value == CONTROL_PLANE else SET_ORGANIZATION
 
 
 class _Offence(Struct):
@@ -188,7 +174,7 @@ class _Judgement:
     def __init__(self, guard: LabelGuard, request: AdmissionRequest, obj: JsonObject) -> None:
         self._guard = guard
         self._kind = request.kind.group_kind
-        self._places = guard.places(self._kind)
+        self._places = guard.places.get(self._kind) or places_of(self._kind, None)
         self._object, self._old = obj, request.old_object
         self._on_pods: dict[str, tuple[set[str], list[Any]]] = {}
 
@@ -221,43 +207,41 @@ class _Judgement:
 
         On a workload, a Pod's label passes only as a copy of a pod template's: without one it would have no effect.
         """
-        path = render(location)
-        exceptions = [exception for exception in self._guard.exceptions if exception.allows(key, value)]
+        path, guard = render(location), self._guard
+        exceptions = [exception for exception in guard.exceptions if exception.allows(key, value)]
         if not exceptions:
-            keys = {
-                exception.key.partition("/")[2]: exception.key
-                for exception in self._guard.exceptions
-                if exception.key != CONTROL_PLANE_LABEL
-            }
+            others = (one.key for one in guard.exceptions if one.key != CONTROL_PLANE_LABEL)
+            keys = {other.partition("/")[2]: other for other in others}
             near = keys.get(closest(key.partition("/")[2], keys), key)
-            problem = f"(did you mean {near}?)" if near != key else ""
-            return _Offence(path, key, value, problem, self._guard.remedy(self._kind, key, value))
-        if any(self._covers(exception, role, key, before) for exception in exceptions):
-            return None
-        row = self._guard.workloads.get(self._kind)
+            remedy = USE_OWN_PREFIX
+            # Nobody's organization has the id of the control plane.
+            if key == CONTROL_PLANE_LABEL and self._kind == NAMESPACE:
+                own = [
+                    one for exception in guard.exceptions if exception.key == key for one in sorted(exception.values)
+                ]
+                others_id = USE_OWN_PREFIX if value == CONTROL_PLANE else SET_ORGANIZATION
+                remedy = OWN_ORGANIZATION.format(quote(own[0])) if own else others_id
+            return _Offence(path, key, value, f"(did you mean {near}?)" if near != key else "", remedy)
+        for exception in exceptions:
+            if role is Role.POD and POD in exception.kinds:
+                return None
+            # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
+            is_kept = self._kind in KEPT_KINDS and key in before and not exception.allows(key, before[key])
+            if role is Role.OWN and self._kind in exception.kinds and not is_kept:
+                return None
+        row = guard.workloads.get(self._kind)
         has_pods = row is not None and (row.templates or row.pod_labels)
         is_for_pods = any(POD in exception.kinds for exception in exceptions)
         if not is_for_pods or role not in (Role.OWN, Role.JOB) or not has_pods:
             return _Offence(path, key, value, "", USE_OWN_PREFIX)
-        if is_owned(self._object) or self._is_on_pods(key, value):
-            return None
-        where = " or ".join(render(place.pattern) for place in self._places if place.role is Role.POD)
-        return _Offence(path, key, value, "has no effect on any Pod here", f"Put {key} at {where}.")
-
-    def _covers(self, exception: LabelException, role: Role, key: str, before: Mapping[str, Any]) -> bool:
-        """Whether an exception that allows a label allows it at this place."""
-        if role is Role.OWN and self._kind in exception.kinds:
-            # On a kind whose labels are kept, an old value is kept too, unless the user was allowed to set it.
-            return self._kind not in KEPT_KINDS or key not in before or exception.allows(key, before[key])
-        return role is Role.POD and POD in exception.kinds
-
-    def _is_on_pods(self, key: str, value: Any) -> bool:
-        """Whether a pod template of the object has a label with this value. They are read once for each key."""
-        if key not in self._on_pods:
-            patterns = (place.pattern for place in self._places if place.role is Role.POD)
-            places = (labels for pattern in patterns for _, labels in locate(self._object, pattern))
-            values = [labels[key] for labels in places if isinstance(labels, dict) and key in labels]
+        patterns = [place.pattern for place in self._places if place.role is Role.POD]
+        if key not in self._on_pods:  # the values in pod templates are read once for each key
+            held = (labels for pattern in patterns for _, labels in locate(self._object, pattern))
+            values = [labels[key] for labels in held if isinstance(labels, dict) and key in labels]
             texts = {other for other in values if isinstance(other, str)}
             self._on_pods[key] = texts, [other for other in values if not isinstance(other, str)]
-        texts, others = self._on_pods[key]
-        return value in texts if isinstance(value, str) else value in others
+        texts, odd = self._on_pods[key]
+        if is_owned(self._object) or value in (texts if isinstance(value, str) else odd):
+            return None
+        where = " or ".join(map(render, patterns))
+        return _Offence(path, key, value, "has no effect on any Pod here", f"Put {key} at {where}.")

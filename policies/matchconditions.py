@@ -12,7 +12,7 @@ only writes that the entry's rules match, because the API server evaluates it fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from policies.celtext import at, by_kind, every, globs, is_map, let, pairs, some, split, steps, text, texts, values
@@ -49,37 +49,30 @@ RESOURCE = "request.resource.group + '/' + request.resource.resource"
 
 def is_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> HookCondition:
     """True for the writes. users: globs of users with the rights of the control plane."""
-    return HookCondition("essential", _essential(writes, users))
-
-
-def is_not_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> HookCondition:
-    """False for the writes."""
-    return HookCondition("not-essential", f"!{_essential(writes, users)}")
-
-
-def _essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> str:
-    rules: dict[Writers, list[ResourceRule]] = {}
-    for write in writes:
-        rules.setdefault(write.writers, []).append(write.rule)
-    clauses = [
-        every([*_writers(writers, tuple(users)), some(_resources(listed), " ||\n  ")])
-        for writers, listed in rules.items()
-    ]
-    return let("resource", RESOURCE, let("subresource", _SUBRESOURCE, some(clauses, " ||\n")))
-
-
-def _writers(writers: Writers, users: tuple[str, ...]) -> list[str]:
-    """The clause about the requester; none if it may be anybody."""
-    added = [f"{USERNAME}.matches({globs(users)})"] if users else []
-    if writers == "anybody":
-        return []
-    if writers == "system":
-        return [some([f"{USERNAME}.startsWith({text(SYSTEM_PREFIX)})", *added])]
+    added = [f"{USERNAME}.matches({globs(users)})"] if (users := tuple(users)) else []
     kubelet = (
         f"{USERNAME}.startsWith({text(NODE_PREFIX)}) && {text(NODE_GROUP)} in request.userInfo.?groups.orValue([])"
     )
     accounts = f"{USERNAME}.startsWith({text(SYSTEM_ACCOUNTS)})"
-    return [some([accounts, f"{USERNAME} in {texts(CONTROL_PLANE_USERS)}", kubelet, *added], " ||\n  ")]
+    control_plane = [accounts, f"{USERNAME} in {texts(CONTROL_PLANE_USERS)}", kubelet, *added]
+    requesters: Mapping[Writers, list[str]] = {
+        "anybody": [],
+        "system": [some([f"{USERNAME}.startsWith({text(SYSTEM_PREFIX)})", *added])],
+    }
+    rules: dict[Writers, list[ResourceRule]] = {}
+    for write in writes:
+        rules.setdefault(write.writers, []).append(write.rule)
+    clauses = [
+        every([*requesters.get(who, [some(control_plane, " ||\n  ")]), some(_resources(listed), " ||\n  ")])
+        for who, listed in rules.items()
+    ]
+    expression = let("resource", RESOURCE, let("subresource", _SUBRESOURCE, some(clauses, " ||\n")))
+    return HookCondition("essential", expression)
+
+
+def is_not_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> HookCondition:
+    """False for the writes."""
+    return HookCondition("not-essential", f"!{is_essential(writes, users).expression}")
 
 
 def _resources(rules: Iterable[ResourceRule]) -> list[str]:
@@ -237,7 +230,25 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
         for row in rows
         if f"{row.group}/{row.kind}" not in always
     ]
-    mentions = _of_workloads(schemes=schemes) if places else _of_pods(schemes=schemes)
+    named = f"type(g) == map && has(g.name) && g.name == {text(GATE)}"
+    is_gated = at("h", ("spec", "schedulingGates"), lambda it: f"type({it}) == list && {it}.exists(g, {named})")
+    if places:
+        # Whether a key among the annotations or labels of `h` looks like one.
+        own = every([f"k.startsWith({text(PREFIX)})", some(f"k.contains({text(part)})" for part in WORDS)])
+        similar = some([f"k.startsWith({text(MISSPELT)})", own])
+        others = f" || k.startsWith({text(KUEUE)}) || k.contains({text(EXCLUSIVE)}) || k == {text(QUEUE)}"
+        keys = f"{similar}{others}" if schemes else similar
+        of_annotations = at("h", ANNOTATIONS_OF, lambda held: f"{is_map(held)} && {held}.exists(k, {keys})")
+        of_labels = at("h", LABELS, lambda held: f"{is_map(held)} && {held}.exists(k, {similar})")
+        mentions = f"({of_annotations}) || ({of_labels})" + (f" ||\n  ({is_gated})" if schemes else "")
+    else:
+        # Whether the Pod `h` has an annotation. Other schedulers' count where no controller made it.
+        known = [f"{text(key)} in {{0}}" for key in sorted(ANNOTATIONS)]
+        if schemes:
+            similar = some(f"k.startsWith({text(part)})" for part in (KUEUE, PREFIX, MISSPELT))
+            known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, {similar})")
+        mentions = at("h", ANNOTATIONS_OF, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
+        mentions = f"({mentions}) || ({is_gated})" if schemes else mentions
     body = f"[object, oldObject].exists(o, ([o] + ({_by_kind(places, 'o')})).exists(h,\n  {mentions}))"
     if schemes and rows:
         group = text("/".join(POD_GROUP))
@@ -245,33 +256,6 @@ def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = Fals
     if always:
         body = f"kind in {texts(always)} || {body}"
     return HookCondition("topology-is-mentioned", f"object != null && {let('kind', KIND, body)}")
-
-
-def _of_workloads(*, schemes: bool) -> str:
-    """Whether a key among the annotations or labels of `h` looks like one, or `h` has our gate."""
-    own = every([f"k.startsWith({text(PREFIX)})", some(f"k.contains({text(part)})" for part in WORDS)])
-    similar = some([f"k.startsWith({text(MISSPELT)})", own])
-    others = f" || k.startsWith({text(KUEUE)}) || k.contains({text(EXCLUSIVE)}) || k == {text(QUEUE)}"
-    keys = f"{similar}{others}" if schemes else similar
-    of_annotations = at("h", ANNOTATIONS_OF, lambda a: f"{is_map(a)} && {a}.exists(k, {keys})")
-    of_labels = at("h", LABELS, lambda held: f"{is_map(held)} && {held}.exists(k, {similar})")
-    return f"({of_annotations}) || ({of_labels})" + (f" ||\n  ({_is_gated()})" if schemes else "")
-
-
-def _of_pods(*, schemes: bool) -> str:
-    """Whether the Pod `h` has an annotation or our gate. Other schedulers' count where no controller made it."""
-    known = [f"{text(key)} in {{0}}" for key in sorted(ANNOTATIONS)]
-    if schemes:
-        similar = some(f"k.startsWith({text(part)})" for part in (KUEUE, PREFIX, MISSPELT))
-        known.append(f"!has(object.metadata.ownerReferences) && {{0}}.exists(k, {similar})")
-    of_annotations = at("h", ANNOTATIONS_OF, lambda a: every([is_map(a), some(clause.format(a) for clause in known)]))
-    return f"({of_annotations}) || ({_is_gated()})" if schemes else of_annotations
-
-
-def _is_gated() -> str:
-    """Whether `h` has our scheduling gate."""
-    named = f"type(g) == map && has(g.name) && g.name == {text(GATE)}"
-    return at("h", ("spec", "schedulingGates"), lambda gates: f"type({gates}) == list && {gates}.exists(g, {named})")
 
 
 def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
@@ -338,19 +322,18 @@ def candidate(rows: Sequence[Workload], *, cluster_scope: bool) -> str:
     pods = [row for row in rows if () in row.templates]
     built_in = [row for row in rows if row.group in NAMESPACED_GROUPS and row not in pods]
     others = [row for row in rows if row not in pods and row not in built_in]
-    judged = ((others, "true"), (pods, _claims_look_reserved("object")), (built_in, _copied_looks_reserved(built_in)))
+    # A key in a template, in a claim template of its volumes, or in a map of copied labels.
+    holders = _by_kind(((row, (*row.templates, *row.jobs, *row.claims)) for row in built_in), "object")
+    copied = _by_kind(((row, row.copied_labels) for row in built_in), "object")
+    of_holder = f"{at('h', LABELS, _looks_reserved)} ||\n  {_claims_look_reserved('h')}"
+    looked = f"({holders}).exists(h,\n  {of_holder}) || ({copied}).exists(l, {_looks_reserved('l')})"
+    judged = (
+        (others, "true"), (pods, _claims_look_reserved("object")), (built_in, let("kind", KIND, looked)),
+    )  # fmt: skip
     for of_kinds, clause in judged:
         if of_kinds:
             clauses.append(f"request.kind.kind in {texts(dict.fromkeys(row.kind for row in of_kinds))} && {clause}")
     return some(clauses, " ||\n  ")
-
-
-def _copied_looks_reserved(rows: Sequence[Workload]) -> str:
-    """Whether a key looks reserved in a template, in a claim template of its volumes, or in a map of copied labels."""
-    holders = _by_kind(((row, (*row.templates, *row.jobs, *row.claims)) for row in rows), "object")
-    copied = _by_kind(((row, row.copied_labels) for row in rows), "object")
-    of_holder = f"{at('h', LABELS, _looks_reserved)} ||\n  {_claims_look_reserved('h')}"
-    return let("kind", KIND, f"({holders}).exists(h,\n  {of_holder}) || ({copied}).exists(l, {_looks_reserved('l')})")
 
 
 def _claims_look_reserved(holder: str) -> str:

@@ -151,38 +151,31 @@ class SunkDaemonSets(Struct, frozen=True):
 
     def _missing(self, request: AdmissionRequest, facts: Facts) -> list[SunkTaint]:
         obj = request.object
-        if self.mode == "off" or obj is None or is_being_deleted(obj) or is_owned(obj):
-            return []
         spec = lookup(obj, TOLERATIONS[:-1])
-        nodes = self._nodes(facts)
-        if not isinstance(spec, dict) or not self._can_land(spec, nodes):
+        if self.mode == "off" or obj is None or is_being_deleted(obj) or is_owned(obj) or not isinstance(spec, dict):
             return []
-        written: Any = spec.get("tolerations")
-        tolerations = written if isinstance(written, list) else []
-        return [r for r in self._requirements(nodes) if not any(tolerates(toleration, r) for toleration in tolerations)]
-
-    def _nodes(self, facts: Facts) -> list[Node]:
-        if self.node_selector:
-            return [node for node in facts.nodes() if self.node_selector.items() <= node.labels.items()]
-        return [
+        nodes = [
             node
             for node in facts.nodes()
-            if any(key.startswith(SUNK_PREFIX) for key in (*(taint.key for taint in node.taints), *node.labels))
+            if (
+                self.node_selector.items() <= node.labels.items()
+                if self.node_selector
+                else any(key.startswith(SUNK_PREFIX) for key in (*(taint.key for taint in node.taints), *node.labels))
+            )
         ]
-
-    def _can_land(self, pod_spec: JsonObject, nodes: Sequence[Node]) -> bool:
-        """Whether the DaemonSet can run on a SUNK Node; without such Nodes, on one with the labels of node_selector.
-
-        Affinity that is too long to be compared with every Node is assumed to allow one.
-        """
-        demand = node_demand(pod_spec)
+        # Whether it can run on a SUNK Node; without such Nodes, on one with the labels of node_selector. Affinity that
+        # is too long to be compared with every Node is assumed to allow one.
+        demand = node_demand(spec)
         if nodes:
-            return demand.size * len(nodes) > MOST_COMPARED or any(map(demand.allows, nodes))
-        return bool(self.node_selector) and demand.allows(Node("", self.node_selector), labels_complete=False)
-
-    def _requirements(self, nodes: Sequence[Node]) -> list[SunkTaint]:
-        taints = (taint for node in nodes for taint in node.taints)
-        hashes = {taint.value for taint in taints if taint.key == RESERVED_TAINT}
+            can_land = demand.size * len(nodes) > MOST_COMPARED or any(map(demand.allows, nodes))
+        else:
+            can_land = bool(self.node_selector) and demand.allows(Node("", self.node_selector), labels_complete=False)
+        if not can_land:
+            return []
+        hashes = {taint.value for node in nodes for taint in node.taints if taint.key == RESERVED_TAINT}
         if self.reserved_hash:
             hashes = {self.reserved_hash}
-        return [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
+        taints = [LOCK, CPU, GPU, *(SunkTaint(RESERVED_TAINT, "", value, "Equal") for value in sorted(hashes))]
+        written: Any = spec.get("tolerations")
+        tolerations = written if isinstance(written, list) else []
+        return [taint for taint in taints if not any(tolerates(toleration, taint) for toleration in tolerations)]

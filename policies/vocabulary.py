@@ -9,7 +9,6 @@ Representation of Cluster Network Topology"; "Well-Known Labels, Annotations and
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 from typing import Literal
@@ -227,38 +226,29 @@ def no_place(name: str) -> str:
 @cache
 def near(name: str) -> str:
     """The known key that a misspelt one was probably meant to be; empty if it is known itself, or nothing is near."""
-    if len(name) > LONGEST or key(name) is not None:
-        return ""
     prefix, _, short = name.partition("/")
-    if not short:
+    if len(name) > LONGEST or key(name) is not None or not short:
         return ""
-    for candidate in _prefixes(prefix):
-        names = _NAMES[candidate]
-        flat = {_flat(known): known for known in names if _is_same(f"{candidate}/{known}", prefix)}
+    # The known prefixes that this one may stand for, the likeliest first.
+    families = _COREWEAVE if _is_within(prefix, *_COREWEAVE) else [one for one in _FAMILIES if _is_within(prefix, one)]
+    kin = [known for known in _NAMES if _is_within(known, *families)]
+    likeness = {known: SequenceMatcher(None, known, prefix).ratio() for known in _NAMES if known not in kin}
+    alike = [known for known, ratio in likeness.items() if ratio >= _SIMILAR_PREFIX]
+    alike.sort(key=likeness.__getitem__, reverse=True)
+    for candidate in dict.fromkeys((*(known for known in kin if known == prefix), *kin, *alike)):
+        names, flat = _NAMES[candidate], {}
+        for known in map(_BY_NAME.__getitem__, (f"{candidate}/{one}" for one in names)):
+            # Under another prefix the name of a place means the same; a speed or a type is that of something else.
+            first, other = (one.partition(".")[0] for one in (known.prefix, prefix))
+            is_alike = SequenceMatcher(None, first, other).ratio() >= _SIMILAR_PREFIX
+            is_short = known.sort == "trait" and known.prefix.endswith(f".{prefix}")
+            if known.sort == "place" or is_alike or is_short or known.name == FLAVOR:
+                flat[_flat(known.short)] = known.short
         if _flat(short) in flat:
             return f"{candidate}/{flat[_flat(short)]}"
         if candidate == prefix and (close := get_close_matches(short, names, 1, _SIMILAR_NAME)):
             return f"{candidate}/{close[0]}"
     return ""
-
-
-def _is_same(name: str, prefix: str) -> bool:
-    """Whether a key's name under another prefix means the same: a speed or a type would be that of something else."""
-    known = _BY_NAME[name]
-    first, other = (one.partition(".")[0] for one in (known.prefix, prefix))
-    is_alike = SequenceMatcher(None, first, other).ratio() >= _SIMILAR_PREFIX
-    is_short = known.sort == "trait" and known.prefix.endswith(f".{prefix}")
-    return known.sort == "place" or is_alike or is_short or name == FLAVOR
-
-
-def _prefixes(prefix: str) -> Iterator[str]:
-    """The known prefixes that one may stand for, the likeliest first."""
-    families = _COREWEAVE if _is_within(prefix, *_COREWEAVE) else [one for one in _FAMILIES if _is_within(prefix, one)]
-    kin = [known for known in _NAMES if _is_within(known, *families)]
-    likeness = {known: SequenceMatcher(None, known, prefix).ratio() for known in _NAMES if known not in kin}
-    alike = (known for known, ratio in likeness.items() if ratio >= _SIMILAR_PREFIX)
-    yield from dict.fromkeys((*(known for known in kin if known == prefix), *kin))
-    yield from sorted(alike, key=likeness.__getitem__, reverse=True)
 
 
 def _is_within(prefix: str, *domains: str) -> bool:

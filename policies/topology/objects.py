@@ -87,7 +87,18 @@ def make(
         problems.append((at, f"a topology has {MOST_LEVELS} levels at most, found {len(levels)}"))
     parsed = [_level(written, (*at, index), problems) for index, written in enumerate(levels)]
     of_grove = any(isinstance(written, dict) and "key" in written for written in levels)
-    _compare(parsed, at, "domain" if of_grove else "alias", problems)
+    keys: dict[str, Level] = {}
+    for position, declared in enumerate(parsed):  # None stands for an invalid one
+        if declared is None:
+            continue
+        if (before := keys.setdefault(declared.keys[0], declared)) is not declared:
+            problems.append(((*at, position), f"{quote(declared.name)} is the same level as {quote(before.name)}"))
+        if declared.name == HOSTNAME and position < len(parsed) - 1:
+            problems.append(((*at, position), f"{HOSTNAME} is a single Node, so it must be the last level"))
+        others = {name for one in parsed if one and one is not declared for name in (one.alias, *one.keys)}
+        if declared.alias and declared.alias in others:
+            place = (*at, position, "domain" if of_grove else "alias")
+            problems.append((place, f"{quote(declared.alias)} is the name of another level"))
     if problems:
         raise TopologyError(problems)
     known = tuple(level for level in parsed if level is not None)
@@ -111,21 +122,6 @@ def _level(written: object, at: Location, problems: list[tuple[Location, str]]) 
         problems.append(((*at, "alias"), f"an alias is a name, found {quote(alias)}"))
         return None
     return level(key, alias)
-
-
-def _compare(levels: Sequence[Level | None], at: Location, field: str, problems: list[tuple[Location, str]]) -> None:
-    """Add the problems of levels that contradict each other. None stands for an invalid one. field: of their names."""
-    keys: dict[str, Level] = {}
-    for position, declared in enumerate(levels):
-        if declared is None:
-            continue
-        if (before := keys.setdefault(declared.keys[0], declared)) is not declared:
-            problems.append(((*at, position), f"{quote(declared.name)} is the same level as {quote(before.name)}"))
-        if declared.name == HOSTNAME and position < len(levels) - 1:
-            problems.append(((*at, position), f"{HOSTNAME} is a single Node, so it must be the last level"))
-        others = {name for other in levels if other and other is not declared for name in (other.alias, *other.keys)}
-        if declared.alias and declared.alias in others:
-            problems.append(((*at, position, field), f"{quote(declared.alias)} is the name of another level"))
 
 
 def source_of(document: JsonObject) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from policies.labelpolicy import LabelWriter, of_definition, of_policy
 from policies.labels import GRACEFUL, INTERRUPTABLE, organization
-from policies.labelwriters import LabelWriter, of_definition, of_policy
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from policies import guard, labelpolicy, labels, labelwriters, matchconditions, selectors, tolerations
+from policies import guard, labelpolicy, labels, matchconditions, selectors, tolerations
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import JsonObject
 from policies.engine.rule import (
@@ -172,7 +172,7 @@ def admission_policy(settings: Settings) -> JsonObject:
     chosen = settings.guard
     condition = _exempt(settings, chosen.exempt, (settings.cluster.namespace,))[1]
     exceptions, trusted = label_exceptions(settings), settings.labels.trusted
-    return labelwriters.spec([condition], exceptions, trusted, refuses=chosen.admission == "deny")
+    return labelpolicy.writers_spec([condition], exceptions, trusted, refuses=chosen.admission == "deny")
 
 
 def enforces_labels(settings: Settings, release: Release) -> bool:

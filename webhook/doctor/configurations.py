@@ -10,7 +10,7 @@ from policies.engine.facts import NAME_LABEL
 from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping
 from policies.engine.safety import ADMINISTRATORS, COMPONENTS, CONTROL_PLANE, CONTROL_PLANE_LABEL, Safety
 from policies.engine.violation import listed
-from policies.labelwriters import DEFINITION, LabelWriter
+from policies.labelpolicy import DEFINITION, LabelWriter
 from policies.rbac import Rights
 from webhook.configuration.settings import Registration, Settings
 from webhook.doctor.observation import Check, Component, Diagnosis, Read, Unread, count, entries

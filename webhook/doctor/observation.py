@@ -9,7 +9,7 @@ from cryptography.x509 import Certificate
 from msgspec import Struct
 
 from policies.engine.request import AdmissionRequest, JsonObject, UserInfo
-from policies.labelwriters import LabelWriter
+from policies.labelpolicy import LabelWriter
 from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine
 from policies.topology.topology import Topology

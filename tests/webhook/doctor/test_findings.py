@@ -21,8 +21,8 @@ from policies.admissionpolicy.documents.document import Document
 from policies.engine.facts import Node
 from policies.engine.request import UserInfo
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
+from policies.labelpolicy import LabelWriter
 from policies.labels import SUMMARY
-from policies.labelwriters import LabelWriter
 from policies.topology.nodes.tree import Machine
 from webhook.cluster.inspection.examination import component
 from webhook.cluster.placer.gates import GatedPod

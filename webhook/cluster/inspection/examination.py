@@ -13,7 +13,7 @@ from policies import rbac
 from policies.admissionpolicy.documents.document import Document
 from policies.engine.request import JsonObject, UserInfo, mapping
 from policies.kubernetes.name import matches_glob
-from policies.labelwriters import LabelWriter, of_definition, of_policy
+from policies.labelpolicy import LabelWriter, of_definition, of_policy
 from policies.rbac import Rights
 from policies.topology.nodes.tree import Machine, machines
 from webhook.cluster.api.call import DEFINITIONS, ApiClient, Call, listed, named, one, resource_path, send, several

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.api.fakeapi import FakeApi
 
-from policies.labelwriters import LabelWriter
+from policies.labelpolicy import LabelWriter
 from webhook.cluster.api.call import DEFINITIONS
 from webhook.cluster.api.client import Connection
 from webhook.cluster.inspection.examination import label_writers

@@ -48,13 +48,17 @@ class Guard(Struct, frozen=True):
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
         """What the request takes away, or puts where it does not belong. Raises Missing or FactUnavailable."""
-        kind, made = request.kind.group_kind, []
+        kind, namespace, made = request.kind.group_kind, request.scope_namespace, []
+        is_created = request.operation == "CREATE" and not request.sub_resource and not is_owned(request.object)
         if kind == NAMESPACE and self.namespaces != "off":
             made = list(_of_namespace(request, self.namespaces))
         elif kind == NODE and self.taints != "off" and request.operation == "UPDATE":
             made = list(_of_node(request, self.taints))
-        elif kind not in (NAMESPACE, NODE) and self.namespaces != "off":
-            made = list(_of_workload(request, facts))
+        elif kind in (NAMESPACE, NODE) or self.namespaces == "off" or not is_created:
+            return ()
+        elif is_control_plane(namespace, facts):
+            problem = "belongs to the control plane: the cloud may remove what it does not know there."
+            made = [Violation(RULE, "metadata.namespace", quote(namespace), problem, THEIRS, _MOVE, "warn")]
         return made if made and not self.exempt.cover(request, facts) else ()
 
 
@@ -74,14 +78,6 @@ def _of_namespace(request: AdmissionRequest, mode: Verdict) -> Iterator[Violatio
         edits += ["spec"] if (old.get("spec") or {}) != (new.get("spec") or {}) else []
         problem = f"must not change: Namespace {quote(name)} belongs to the control plane."
         yield from (Violation(RULE, path, "", problem, BELONGS, ASK, mode) for path in edits)
-
-
-def _of_workload(request: AdmissionRequest, facts: Facts) -> Iterator[Violation]:
-    if request.operation == "CREATE" and not request.sub_resource and not is_owned(request.object):
-        namespace = request.scope_namespace
-        if is_control_plane(namespace, facts):
-            problem = "belongs to the control plane: the cloud may remove what it does not know there."
-            yield Violation(RULE, "metadata.namespace", quote(namespace), problem, THEIRS, _MOVE, "warn")
 
 
 def _of_node(request: AdmissionRequest, mode: Verdict) -> Iterator[Violation]:

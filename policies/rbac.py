@@ -159,8 +159,16 @@ class Rights:
         if _MASTERS in check.user.groups:
             return CheckAnswer(allowed=True)
         missing: list[str] = []
-        for binding, subject in self._applying(check):
+        namespaces = [*dict.fromkeys(("", check.namespace))]
+        bindings = sorted(
+            (one for one in self._bindings.values() if one.namespace in namespaces),
+            key=lambda one: namespaces.index(one.namespace),
+        )
+        for binding in bindings:
+            subject = next((one for one in binding.subjects if one.is_user(check.user, binding.namespace)), None)
             rules = self._given(binding)
+            if subject is None:
+                continue
             if rules is None:
                 role = binding.role_ref
                 missing.append(f"{role.kind.lower()}.rbac.authorization.k8s.io {quote(role.name)} not found")
@@ -178,38 +186,26 @@ class Rights:
         """
         asked = [Check(user=_NOBODY, verb="impersonate", resource="users", name=name) for name in users]
         asked += [Check(user=_NOBODY, verb="impersonate", resource="groups", name=name) for name in groups]
-        for namespace in namespaces:
-            asked += [
-                Check(user=_NOBODY, verb="impersonate", resource="serviceaccounts", namespace=namespace),
-                Check(
-                    user=_NOBODY, verb="create", resource="serviceaccounts", subresource="token", namespace=namespace
-                ),
-                Check(user=_NOBODY, verb="create", resource="pods", namespace=namespace),
-            ]
-        found = (
-            msgspec.structs.replace(subject, namespace=subject.namespace or binding.namespace)
-            for binding in self._bindings.values()
-            if any(
-                binding.namespace in ("", check.namespace) and rule.allows(check)
-                for rule in self._given(binding) or ()
-                for check in asked
-            )
-            for subject in binding.subjects
-        )
-        return list(dict.fromkeys(found))
+        ways = (("impersonate", "serviceaccounts", ""), ("create", "serviceaccounts", "token"), ("create", "pods", ""))
+        asked += [
+            Check(user=_NOBODY, verb=verb, resource=resource, subresource=sub, namespace=namespace)
+            for namespace in namespaces
+            for verb, resource, sub in ways
+        ]
+        actors = []
+        for binding in self._bindings.values():
+            own = [check for check in asked if binding.namespace in ("", check.namespace)]
+            if any(rule.allows(check) for rule in self._given(binding) or () for check in own):
+                actors += [
+                    msgspec.structs.replace(subject, namespace=subject.namespace or binding.namespace)
+                    for subject in binding.subjects
+                ]
+        return list(dict.fromkeys(actors))
 
     def _given(self, binding: _Binding) -> tuple[RoleRule, ...] | None:
         """The rules of the role of a binding; None if there is no such role."""
         kind, name = binding.role_ref.kind, binding.role_ref.name
         return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
-
-    def _applying(self, check: Check) -> Iterator[tuple[_Binding, RoleSubject]]:
-        """The bindings for the user, each with its first subject that is the user."""
-        for namespace in dict.fromkeys(("", check.namespace)):
-            for binding in self._bindings.values():
-                subjects = (subject for subject in binding.subjects if subject.is_user(check.user, namespace))
-                if binding.namespace == namespace and (subject := next(subjects, None)) is not None:
-                    yield binding, subject
 
 
 def read(documents: Iterable[Document], release: Release = NEWEST) -> Rights | None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from policies.kubernetes.spelling import closest
 
@@ -169,17 +170,36 @@ class _Reader:
         old = self._object(fields, "oldObject", "oldPatch", path)
         if "object" not in fields and "oldObject" not in fields:
             self._problem(path, "a case needs an object, an oldObject, or both")
-        return Case(
-            name=self._text(fields, "name", path),
-            operation=self._operation(fields, path),
+        name, usual = self._text(fields, "name", path), "UPDATE" if "oldObject" in fields else "CREATE"
+        operation: Operation = fields.get("operation", usual if "object" in fields else "DELETE")
+        if operation not in get_args(Operation):
+            self._problem(f"{path}.operation", f"{operation!r} is not one of {', '.join(get_args(Operation))}")
+        case = Case(
+            name=name,
+            operation=operation,
             object=obj,
             old_object=old,
             user=self._user(fields.get("user"), f"{path}.user", user),
             namespace=self._namespace(fields.get("namespace"), f"{path}.namespace", namespace),
             params=self._params(fields.get("params"), f"{path}.params", params),
             derived=self._flag(fields, "derived", path, default=derived),
-            expect=self._expectation(fields, obj, path),
+            expect=Expectation(verdict="denied" if fields.get("expect") == "denied" else "allowed"),
         )
+        texts = {name: self._texts(fields.get(name, ()), f"{path}.{name}") for name in _TEXTS}
+        is_denied, has_messages = case.expect.verdict == "denied", bool(texts["messages"])
+        if fields.get("expect") not in get_args(Verdict):
+            self._problem(f"{path}.expect", f"{fields.get('expect')!r} is neither allowed nor denied")
+        if is_denied and not has_messages:
+            self._problem(f"{path}.messages", "a case that is denied says with which messages")
+        if not is_denied and has_messages:
+            self._problem(f"{path}.messages", "a case that is allowed has no messages; it may have warnings")
+        if is_denied and "patched" in fields:
+            self._problem(f"{path}.patched", "a case that is denied changes nothing")
+        if obj is None and "patched" in fields:
+            self._problem(f"{path}.patched", "there is no object to change")
+        patched = merge_patch(obj, self._map(fields.get("patched", {}), f"{path}.patched"))
+        changed = None if patched == (obj or {}) else patched
+        return replace(case, expect=replace(case.expect, patched=changed, **texts))
 
     def _object(self, fields: Json, name: str, patch: str, path: str) -> Json | None:
         """The object with its patch applied. It is given by a name in `objects`, as `file: NAME`, or as it is."""
@@ -212,39 +232,6 @@ class _Reader:
         except LookupError as error:
             self._problem(f"{path}.file", str(error.args[0]))
             return None
-
-    def _operation(self, fields: Json, path: str) -> Operation:
-        usual: Operation = "UPDATE" if "oldObject" in fields else "CREATE"
-        if "object" not in fields:
-            usual = "DELETE"
-        given: Operation = fields.get("operation", usual)
-        if given not in get_args(Operation):
-            self._problem(f"{path}.operation", f"{given!r} is not one of {', '.join(get_args(Operation))}")
-        return given
-
-    def _expectation(self, fields: Json, obj: Json | None, path: str) -> Expectation:
-        verdict: Verdict = "denied" if fields.get("expect") == "denied" else "allowed"
-        texts = {name: self._texts(fields.get(name, ()), f"{path}.{name}") for name in _TEXTS}
-        is_denied, has_messages, has_patched = verdict == "denied", bool(texts["messages"]), "patched" in fields
-        for field, is_wrong, text in (
-            (
-                "expect",
-                fields.get("expect") not in get_args(Verdict),
-                f"{fields.get('expect')!r} is neither allowed nor denied",
-            ),
-            ("messages", is_denied and not has_messages, "a case that is denied says with which messages"),
-            (
-                "messages",
-                not is_denied and has_messages,
-                "a case that is allowed has no messages; it may have warnings",
-            ),
-            ("patched", is_denied and has_patched, "a case that is denied changes nothing"),
-            ("patched", obj is None and has_patched, "there is no object to change"),
-        ):
-            if is_wrong:
-                self._problem(f"{path}.{field}", text)
-        patched = merge_patch(obj, self._map(fields.get("patched", {}), f"{path}.patched"))
-        return Expectation(verdict=verdict, patched=None if patched == (obj or {}) else patched, **texts)
 
     def _user(self, value: Any, path: str, default: CaseUser) -> CaseUser:
         if value is None:

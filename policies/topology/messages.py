@@ -143,29 +143,22 @@ def of_pools(case: Case) -> Iterator[Violation]:
         )
     for template in templates:
         is_placed = template.is_new and template.is_usable and (template.reader or not template.obstacle)
-        if template.topology is not None and is_placed and not template.is_default:
-            yield from _excluding(case.obj, template, template.topology, catalog, keys)
-
-
-def _excluding(
-    obj: JsonObject, template: Template, topology: Topology, catalog: Mapping[str, Topology], keys: Sequence[str]
-) -> Iterator[Violation]:
-    """The violation if what a template says of its Nodes excludes all that a topology is for."""
-    labels = {**mapping(mapping(obj, "metadata"), "labels"), **mapping(template.metadata, "labels")}
-    selector = {**{key: labels[key] for key in keys if key in labels}, **mapping(template.spec, "nodeSelector")}
-    demand = node_demand({**template.spec, "nodeSelector": selector})
-
-    def excludes(pool: LabelSelector | None) -> bool:
-        return pool is not None and clash(demand, (pool.requirements,))
-
-    if excludes(topology.pool):
-        names = [name for name, one in catalog.items() if one.pool is not None and not excludes(one.pool)]
-        remedy = f"Name the topology of these Nodes ({', '.join(names)})" if names else "Name another topology"
-        yield Violation(
-            RULE, render(template.at("spec")), "nodeSelector, affinity and pool labels",
-            f"exclude every Node of topology {quote(topology.name)}.",
-            "The topology is for other Nodes.", f"{remedy}, or change the node selector and node affinity.",
-        )  # fmt: skip
+        if template.topology is None or not is_placed or template.is_default:
+            continue
+        # What the template says of its Nodes may exclude all that its topology is for.
+        labels = {**mapping(mapping(case.obj, "metadata"), "labels"), **mapping(template.metadata, "labels")}
+        selector = {**{key: labels[key] for key in keys if key in labels}, **mapping(template.spec, "nodeSelector")}
+        demand = node_demand({**template.spec, "nodeSelector": selector})
+        own = template.topology.pool
+        if own is not None and clash(demand, (own.requirements,)):
+            others = ((name, one.pool) for name, one in catalog.items() if one.pool is not None)
+            open_to = [name for name, pool in others if not clash(demand, (pool.requirements,))]
+            remedy = f"Name the topology of these Nodes ({', '.join(open_to)})" if open_to else "Name another topology"
+            yield Violation(
+                RULE, render(template.at("spec")), "nodeSelector, affinity and pool labels",
+                f"exclude every Node of topology {quote(template.topology.name)}.",
+                "The topology is for other Nodes.", f"{remedy}, or change the node selector and node affinity.",
+            )  # fmt: skip
 
 
 def conflicts(

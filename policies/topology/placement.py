@@ -165,8 +165,9 @@ def _level(name: str, topology: Topology, text: str) -> Level:
     level = topology.find(name)
     if level is not None:
         return level
-    if sharing := topology.ambiguous(name):
-        keys = " and ".join(candidate.name for candidate in sharing)
+    sharing = [candidate.name for candidate in topology.levels if candidate.short == name]
+    if len(sharing) > 1:
+        keys = " and ".join(sharing)
         raise PlacementError(f"names {name}, which stands for several levels.", f"Write the whole key: {keys}.")
     # The message starts with the text, so it does not repeat a name that is the whole text.
     whose = "" if text == name else f"names {quote(name)}, which "

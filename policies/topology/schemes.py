@@ -138,7 +138,15 @@ def mentions(obj: JsonObject | None, kind: tuple[str, str], row: Workload | None
                         yield from _of_kueue(obj, row, place, held, key, is_template=pattern in pods)
                     elif EXCLUSIVE in key:
                         yield from _exclusive(obj, row, (*place, key), held[key], is_template=pattern in pods)
-    yield from _of_fields(obj, kind)
+    patterns = PLACES.get(kind, ())
+    inherited = _name(as_map(lookup(obj, tuple(map(str, patterns[0]))))) if patterns else None
+    reader, field = (_KAI, "topology") if kind == POD_GROUP else (_GROVE, "topologyName")
+    for place, constraint in (at for pattern in patterns for at in locate(obj, pattern)):
+        for steps, sort in _LEVELS if isinstance(constraint, dict) else ():
+            if (value := lookup(constraint, steps)) not in (None, ""):
+                name = _name(constraint) or inherited or ""
+                problem = "" if name else f"is a level of no topology. Name one in {field}."
+                yield Mention((*place, *steps), value, reader, sort, name, problem)
     if kind == _TRAIN_JOB:
         yield from _of_trainjob(obj)
 
@@ -154,18 +162,6 @@ def is_mentioned(row: Workload, *objects: JsonObject | None) -> bool:
                 if "scheduler/" in keys or "kueue." in keys or EXCLUSIVE in keys:
                     return True
     return False
-
-
-def _of_fields(obj: JsonObject, kind: tuple[str, str]) -> Iterator[Mention]:
-    patterns = PLACES.get(kind, ())
-    inherited = _name(as_map(lookup(obj, tuple(map(str, patterns[0]))))) if patterns else None
-    reader, field = (_KAI, "topology") if kind == POD_GROUP else (_GROVE, "topologyName")
-    for place, constraint in (at for pattern in patterns for at in locate(obj, pattern)):
-        for steps, sort in _LEVELS if isinstance(constraint, dict) else ():
-            if (value := lookup(constraint, steps)) not in (None, ""):
-                name = _name(constraint) or inherited or ""
-                problem = "" if name else f"is a level of no topology. Name one in {field}."
-                yield Mention((*place, *steps), value, reader, sort, name, problem)
 
 
 def _of_kueue(
@@ -220,7 +216,7 @@ def _of_values(key: str, annotations: JsonObject) -> str:
 def _exclusive(
     obj: JsonObject, row: Workload, location: Location, value: Any, *, is_template: bool
 ) -> Iterator[Mention]:
-    key, place, problem = str(location[-1]), location[:-1], ""
+    key, place, problem, spec = str(location[-1]), location[:-1], "", mapping(obj, "spec")
     if key in (_JOBSET, *_LWS):
         kind = "JobSet" if key == _JOBSET else "LeaderWorkerSet"
         of_pods = is_template and () not in row.templates
@@ -229,25 +225,17 @@ def _exclusive(
         elif of_pods or (place != ("metadata", "annotations") and kind == "LeaderWorkerSet"):
             holders = "of the JobSet or of a Job's template" if kind == "JobSet" else f"of the {kind}"
             problem = f"has no effect here. Write it in the metadata {holders}."
-        yield Mention(location, value, kind, "exclusive", problem=problem, groups=_groups(obj, row, place))
+        # The groups of Pods that get a domain each: the Jobs of a JobSet, or the replicas of a LeaderWorkerSet.
+        counts: list[Any] = [spec.get("replicas", 1)]
+        if row.kind != "LeaderWorkerSet":
+            jobs, own = spec.get("replicatedJobs"), place[2:3]
+            jobs = [job for n, job in enumerate(jobs) if own in ((), (n,))] if isinstance(jobs, list) else []
+            counts = [job.get("replicas", 1) for job in jobs if isinstance(job, dict)]
+        groups = sum(counts) if all(isinstance(count, int) for count in counts) else None
+        yield Mention(location, value, kind, "exclusive", problem=problem, groups=groups)
     elif (near := closest(key, (_JOBSET, *_LWS))) and "sigs.k8s.io/" in key and not key.startswith(_JOBSET):
         # JobSet has further annotations that begin like this one.
         yield Mention(location, value, row.kind, "exclusive", problem=f"has no effect: did you mean {near}?")
-
-
-def _groups(obj: JsonObject, row: Workload, place: Location) -> int | None:
-    """How many groups of Pods get a domain each: the Jobs of a JobSet, or the replicas of a LeaderWorkerSet."""
-    spec = mapping(obj, "spec")
-    counts: list[Any] = [spec.get("replicas", 1)]
-    if row.kind != "LeaderWorkerSet":
-        jobs = spec.get("replicatedJobs")
-        own = place[:3] if len(place) > 2 else ()
-        counts = [
-            job.get("replicas", 1)
-            for index, job in enumerate(jobs if isinstance(jobs, list) else ())
-            if isinstance(job, dict) and (not own or own[2] == index)
-        ]
-    return sum(counts) if all(isinstance(count, int) for count in counts) else None
 
 
 def _name(constraint: JsonObject) -> object:

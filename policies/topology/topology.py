@@ -88,13 +88,10 @@ def label_value(level: Level, key: str, value: str) -> str:
 
 def shortened(topology: Topology, prefixes: tuple[str, ...]) -> Topology:
     """The topology with levels whose long values Topograph shortens, by the prefixes of keys that it writes."""
-    if not any(key.startswith(prefixes) for level in topology.levels for key in level.keys):
-        return topology
-    levels = (
-        structs.replace(level, shortened=any(key.startswith(prefixes) for key in level.keys))
-        for level in topology.levels
-    )
-    return replace(topology, levels=tuple(levels))
+    written = [any(key.startswith(prefixes) for key in level.keys) for level in topology.levels]
+    pairs = zip(topology.levels, written, strict=True)
+    levels = tuple(structs.replace(level, shortened=is_written) for level, is_written in pairs)
+    return replace(topology, levels=levels) if any(written) else topology
 
 
 def natural(text: str) -> tuple[tuple[int, str], ...]:
@@ -157,11 +154,6 @@ class Topology:
     def above(self, level: Level) -> tuple[Level, ...]:
         """The levels that are farther than a level."""
         return self.levels[: self.position(level)]
-
-    def ambiguous(self, name: str) -> tuple[Level, ...]:
-        """The levels that share a short name; empty if fewer than two do."""
-        sharing = tuple(level for level in self.levels if level.short == name)
-        return sharing if len(sharing) > 1 else ()
 
     def called(self, level: Level) -> str:
         """The shortest name of a level."""

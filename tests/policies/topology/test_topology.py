@@ -30,7 +30,6 @@ def test_a_level_by_each_of_its_names() -> None:
     named = {name: _HALLS.find(name) for name in ("example.org/hall", "hall", "room", "row", "rack", "x")}
 
     assert list(named.values()) == [_ROOM, _ROOM, _ROOM, _ROW, None, None]
-    assert (_HALLS.ambiguous("rack"), _HALLS.ambiguous("row")) == ((_NORTH, _SOUTH), ())
     assert _HALLS.in_order == (
         'Levels of topology "halls", farthest first: room, row, north.example.org/rack, south.example.org/rack.'
     )

@@ -192,14 +192,18 @@ def reserved_label_changes(
     return HookCondition("reserved-label-changes", f"object != null && {looks_reserved} && {let('kind', KIND, body)}")
 
 
-def pod_lacks_cpu_toleration() -> HookCondition:
-    """True for Pods without a toleration for CPU Nodes."""
-    covers = (
-        f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
-        "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
-    )
-    tolerated = f"has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {covers})"
-    return HookCondition("lacks-cpu-toleration", f"!({tolerated})")
+_COVERS = (
+    f"(!has(t.key) || t.key in ['', {text(CPU_TAINT)}]) && has(t.operator) && t.operator == 'Exists' && "
+    "(!has(t.effect) || t.effect in ['', 'NoSchedule'])"
+)
+LACKS_CPU_TOLERATION = HookCondition(
+    "lacks-cpu-toleration",
+    f"!(has(object.spec.tolerations) && object.spec.tolerations.exists(t,\n  {_COVERS}))",
+)
+"""True for Pods without a toleration for CPU Nodes."""
+
+NO_MIRROR_POD = HookCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
+"""False for the mirrors of static Pods, which cannot be changed."""
 
 
 def pod_requests_no_accelerator(accelerators: Accelerators) -> HookCondition:
@@ -207,11 +211,6 @@ def pod_requests_no_accelerator(accelerators: Accelerators) -> HookCondition:
     is_named = f"r.matches({globs(accelerators.resources)}) && c.resources.limits[r] != '0'"
     limits = f"has(c.resources) && has(c.resources.limits) && c.resources.limits.exists(r, {is_named})"
     return HookCondition("requests-no-accelerator", f"!object.spec.containers.exists(c, {limits})")
-
-
-def pod_is_no_mirror() -> HookCondition:
-    """False for the mirrors of static Pods, which cannot be changed."""
-    return HookCondition("no-mirror-pod", f"!({IS_MIRROR_POD})")
 
 
 def topology_is_mentioned(workloads: Iterable[Workload], *, schemes: bool = False) -> HookCondition:

@@ -13,7 +13,6 @@ from policies.engine.facts import Node
 from policies.engine.match import EVERYTHING, LabelSelector, Term
 from policies.engine.request import AdmissionRequest, JsonObject, is_owned, mapping
 from policies.engine.violation import Violation, listed, quote, shortened
-from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, locate, render
 from policies.objects.workload import Workload
 from policies.podspec import node_demand
@@ -32,7 +31,7 @@ from policies.topology.placement import (
     meets,
 )
 from policies.topology.template import NO_ACCELERATOR, RULE, Annotation, Case, Template, as_warning, strays
-from policies.topology.topology import Topology, level
+from policies.topology.topology import NVL_DOMAIN, Topology, level
 from policies.topology.way import Keeper
 
 UNREAD: Final = frozenset(

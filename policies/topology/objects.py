@@ -10,6 +10,7 @@ which leaves out Nodes that lack one of the labels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -218,10 +219,11 @@ def doubts(topology: Topology, catalog: Catalog, nodes: Sequence[Node]) -> Itera
 
     It is their order, or that no Node carries them.
     """
-    levels = topology.levels
-    for position in range(len(levels) - 1):
-        farther, nearer = levels[position], levels[position + 1]
-        other = next((known for known in catalog.by_name.values() if _reversed(topology, known, position)), None)
+    levels, others = topology.levels, [one for one in catalog.by_name.values() if one.name != topology.name]
+    orders = [(one, {level.keys[0]: index for index, level in enumerate(one.levels)}) for one in others]
+    for position, (farther, nearer) in enumerate(pairwise(levels)):
+        far, near = farther.keys[0], nearer.keys[0]
+        other = next((one for one, at in orders if far in at and near in at and at[far] > at[near]), None)
         if other is not None:
             where = f"in topology {quote(other.name)} ({other.source})"
             yield position, f"{quote(farther.name)} is nearer than {quote(nearer.name)} {where}", _ORDER
@@ -229,21 +231,12 @@ def doubts(topology: Topology, catalog: Catalog, nodes: Sequence[Node]) -> Itera
             yield position, f"each {quote(farther.name)} is within one {quote(nearer.name)} on the Nodes", _ORDER
     for position, one in enumerate(levels):
         if nodes and one.name != HOSTNAME and not any(one.name in node.labels for node in nodes):
-            twin, near = vocabulary.twin(one.name), vocabulary.near(one.name)
-            hint = f"Did you mean {near}?" if near else "Label the Nodes, or leave it out."
+            twin, meant = vocabulary.twin(one.name), vocabulary.near(one.name)
+            hint = f"Did you mean {meant}?" if meant else "Label the Nodes, or leave it out."
             if twin and any(twin in node.labels for node in nodes):
                 hint = f"They carry its twin: write {twin}."
             effect = ", and Kueue leaves out Nodes that lack a level" if "Kueue" in topology.objects else ""
             yield position, f"no Node carries the label {one.name}{effect}", hint
-
-
-def _reversed(topology: Topology, other: Topology, position: int) -> bool:
-    """Whether another topology has two levels that follow each other in the opposite order."""
-    if other.name == topology.name:
-        return False
-    order = {level.keys[0]: index for index, level in enumerate(other.levels)}
-    farther, nearer = (level.keys[0] for level in topology.levels[position : position + 2])
-    return farther in order and nearer in order and order[farther] > order[nearer]
 
 
 def _contained(farther: str, nearer: str, nodes: Sequence[Node]) -> bool:

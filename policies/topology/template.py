@@ -28,7 +28,6 @@ from policies.engine.request import (
 from policies.engine.violation import Violation, listed, quote
 from policies.kubernetes.name import matches_glob
 from policies.kubernetes.spelling import closest, closest_first
-from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, Pattern, locate, lookup, render
 from policies.objects.workload import STANDARD, Shape, Workload
 from policies.podspec import Accelerators
@@ -45,7 +44,7 @@ from policies.topology.placement import (
     alternatives,
     parse,
 )
-from policies.topology.topology import Catalog, Level, Topology
+from policies.topology.topology import NVL_DOMAIN, Catalog, Level, Topology
 from policies.vocabulary import CLIQUE
 
 RULE: Final = "topology"
@@ -366,7 +365,17 @@ def read(request: AdmissionRequest, catalog: Catalog, options: Options, facts: F
         may_change = may_change or mapping(old, "spec").get("suspend") is True
     queued = bool(mapping(mapping(obj, "metadata"), "labels").get(QUEUE))
     case = Case(request, obj, row, catalog, options, facts, (), may_change, old is None, queued)
-    default = _default(case)
+    # What holds where there are no annotations; only the topology for an object that is not distributed.
+    default, namespace = _NONE, request.scope_namespace
+    selector = options.default.namespaces
+    if options.default.topology and (
+        not selector.requirements or (namespace and selector.matches(facts.namespace_labels(namespace)))
+    ):
+        topology, level = catalog.find(options.default.topology), options.default.preferred
+        if level == LOWEST and topology is not None:
+            level = topology.called(topology.lowest)
+        preferred = Annotation(level, (), "") if level and _is_distributed(obj, row) else None
+        default = Annotations(Annotation(options.default.topology, (), ""), None, preferred)
     found, former = (tuple(templates(one, row, options.schedulers)) for one in (obj, old))
     now, at = _defaulted(found, default, former), {one.location: one for one in _defaulted(former, default)}
     shared: dict[Any, _Meaning] = {}  # most templates share the annotations of the workload
@@ -482,22 +491,6 @@ def _is_distributed(obj: JsonObject, row: Workload) -> bool:
         return row.group_kind in _DISTRIBUTED
     spec = mapping(obj, "spec")
     return any(isinstance(spec.get(field), int) and spec[field] > 1 for field in ("parallelism", "completions"))
-
-
-def _default(case: Case) -> Annotations:
-    """The annotations that hold where there are none; only the topology for an object that is not distributed."""
-    default = case.options.default
-    if not default.topology:
-        return _NONE
-    if default.namespaces.requirements:
-        namespace = case.request.scope_namespace
-        if not namespace or not default.namespaces.matches(case.facts.namespace_labels(namespace)):
-            return _NONE
-    topology, level = case.catalog.find(default.topology), default.preferred
-    if level == LOWEST and topology is not None:
-        level = topology.called(topology.lowest)
-    preferred = Annotation(level, (), "") if level and _is_distributed(case.obj, case.row) else None
-    return Annotations(Annotation(default.topology, (), ""), None, preferred)
 
 
 def _defaulted(

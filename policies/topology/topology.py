@@ -2,14 +2,15 @@
 
 A level is the key of a node label, with equivalent keys under which Nodes may have the same label. Sources: CoreWeave's
 page "InfiniBand and RoCE labels" for renamed keys; Topograph's "Node Labels and Annotations" for long values, the keys
-of its version 1.0, and the labels of other clouds.
+of its version 1.0, the labels of other clouds, and "Choosing between accelerator and nvidia.com/gpu.clique for
+scheduling".
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec import Struct, structs
@@ -17,7 +18,6 @@ from msgspec import Struct, structs
 from policies.cached import cached_property
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.kubernetes import name
-from policies.nvlink import NVL_DOMAIN
 from policies.vocabulary import (
     ACCELERATOR,
     BACKEND,
@@ -187,6 +187,44 @@ class Topology:
     def _positions(self) -> Mapping[str, int]:
         positions = {level.keys[0]: position for position, level in enumerate(self.levels)}
         return positions | {other.keys[0]: positions[other.beside] for other in self.unions if other.beside}
+
+
+# No label of Nodes names an NVL Domain: several cliques have the same ClusterUUID before the dot. A Node in a clique
+# counts as one with a further label, by which domains are chosen like those of other levels. What is written for a Pod
+# names the cliques that there are.
+NVL_DOMAIN = "nvidia.com/nvl-domain"
+"""The label that is not there: the ClusterUUID of a clique."""
+
+Cliques = Mapping[str, Sequence[str]]
+"""The cliques of each NVL Domain."""
+
+
+def nvl_domain(clique: str) -> str:
+    """The NVL Domain of a clique; empty for a value of another form."""
+    return clique.rpartition(".")[0]
+
+
+def with_nvl_domain(labels: dict[str, str]) -> dict[str, str]:
+    """The labels of a Node, with its NVL Domain if it is in a clique."""
+    clique = labels.get(CLIQUE)
+    return labels if clique is None or not nvl_domain(clique) else {**labels, NVL_DOMAIN: nvl_domain(clique)}
+
+
+def cliques_of(nodes: Iterable[Mapping[str, str]]) -> Cliques:
+    """The cliques of each NVL Domain, by the labels of Nodes."""
+    found: dict[str, set[str]] = {}
+    for labels in nodes:
+        if NVL_DOMAIN in labels:
+            found.setdefault(labels[NVL_DOMAIN], set()).add(labels[CLIQUE])
+    return {name: sorted(members) for name, members in found.items()}
+
+
+def in_cliques(requirement: SelectorRequirement, known: Cliques) -> SelectorRequirement:
+    """A requirement as Nodes can meet it. A domain of which no clique is known stays, and is met by none."""
+    if requirement.key != NVL_DOMAIN:
+        return requirement
+    values = (clique for value in requirement.values for clique in known.get(value, (value,)))
+    return structs.replace(requirement, key=CLIQUE, values=tuple(dict.fromkeys(values)))
 
 
 NVLINK = Level("nvlink", (CLIQUE, ACCELERATOR), distinct=True, independent=True)

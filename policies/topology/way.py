@@ -21,14 +21,12 @@ from typing import Any, ClassVar, Final, Literal
 
 from msgspec import UNSET, Struct
 
-from policies import nvlink
 from policies.engine.facts import Node
 from policies.engine.interruption import FactUnavailable, Key
 from policies.engine.request import JsonObject, as_map, controller_reference, is_owned, mapping
 from policies.engine.violation import Violation, quote
 from policies.kubernetes.name import matches_glob
 from policies.kubernetes.spelling import with_article
-from policies.nvlink import NVL_DOMAIN
 from policies.objects.fieldpath import Location, lookup
 from policies.podspec import node_demand
 from policies.topology.membership import membership
@@ -45,7 +43,7 @@ from policies.topology.placement import (
     with_terms,
 )
 from policies.topology.template import USUAL, Annotation, Case, Template, Way, as_warning, carried
-from policies.topology.topology import Level, Topology, fnv1a_64
+from policies.topology.topology import NVL_DOMAIN, Level, Topology, cliques_of, fnv1a_64, in_cliques
 
 Edit = tuple[Location, Any]
 """A location and its new value; UNSET removes the value there."""
@@ -322,10 +320,10 @@ def pod_edits(template: Template, case: Case, kept: Keeper) -> Iterator[Edit]:
     if kept.way not in ("affinity", "workload") or topology is None:
         return
     labels = [node.labels for node in nodes]
-    own, known = template.spec.get("affinity"), nvlink.cliques(labels)
+    own, known = template.spec.get("affinity"), cliques_of(labels)
     pool = () if topology.pool is None else topology.pool.requirements
     terms = [
-        tuple(nvlink.written(requirement, known) for requirement in (*term, *pool)) for term in template.terms or ((),)
+        tuple(in_cliques(requirement, known) for requirement in (*term, *pool)) for term in template.terms or ((),)
     ]
     named = preferred_terms(topology, template.required, template.preferred)
     affinity = with_terms(own, [term for term in terms if term], named)

@@ -25,10 +25,10 @@ from policies.engine.rule import HookCondition
 from policies.engine.safety import Exemptions, Safety
 from policies.labels import EXCEPTIONS, LabelException, organization
 from policies.matchconditions import (
+    LACKS_CPU_TOLERATION,
+    NO_MIRROR_POD,
     is_essential,
     is_not_essential,
-    pod_is_no_mirror,
-    pod_lacks_cpu_toleration,
     pod_requests_no_accelerator,
     requester_is_not_exempt,
     reserved_label_changes,
@@ -165,7 +165,7 @@ def test_conditions_of_pods() -> None:
     taint = {"key": "is_cpu_compute", "operator": "Exists", "effect": "NoSchedule"}
     covering = [taint, {**taint, "effect": ""}, {"operator": "Exists"}, {"key": "", "operator": "Exists"}]
     others = [{**taint, "effect": "NoExecute"}, {**taint, "operator": "Equal"}, {"key": "is_cpu_compute"}, {}]
-    lacks, is_no_mirror = pod_lacks_cpu_toleration(), pod_is_no_mirror()
+    lacks, is_no_mirror = LACKS_CPU_TOLERATION, NO_MIRROR_POD
     mirror = pod(metadata={"annotations": {"kubernetes.io/config.mirror": ""}})
 
     assert [each for each in (*covering, *others) if not _holds(lacks, pod(tolerations=[others[0], each]))] == covering

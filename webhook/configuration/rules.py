@@ -212,8 +212,8 @@ def tolerations_rule(settings: Settings) -> Rule:
     chosen = settings.tolerations
     rule = tolerations.CpuToleration(_accelerators(settings), chosen.daemon_sets)
     concerned = (
-        matchconditions.pod_lacks_cpu_toleration(),
-        matchconditions.pod_is_no_mirror(),
+        matchconditions.LACKS_CPU_TOLERATION,
+        matchconditions.NO_MIRROR_POD,
         matchconditions.pod_requests_no_accelerator(rule.accelerators),
     )
     # Few Pods are written with the toleration, so a condition would cost the API server more than the calls it spares.

@@ -19,8 +19,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from policies.engine.facts import Node, Taint
-from policies.nvlink import labelled
 from policies.podspec import thousandths
+from policies.topology.topology import with_nvl_domain
 
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource, sorted by name: cpu in thousandths, memory and storage in bytes, others as counts."""
@@ -80,7 +80,7 @@ class NodeManifest(Struct):
     def node(self) -> Node:
         """The part of it that scheduling rules read."""
         taints = tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in self.spec.taints or ())
-        return Node(self.metadata.name, labelled(self.metadata.labels or {}), taints)
+        return Node(self.metadata.name, with_nvl_domain(self.metadata.labels or {}), taints)
 
     @property
     def ready(self) -> bool:

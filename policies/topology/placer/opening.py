@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from policies import nvlink, podspec
+from policies import podspec
 from policies.engine.match import EVERYTHING, SelectorRequirement, Term
 from policies.engine.request import JsonObject, as_map, mapping
 from policies.engine.violation import listed
@@ -31,7 +31,7 @@ from policies.topology.placement import (
     to_json,
     with_terms,
 )
-from policies.topology.topology import Catalog, Level, Topology, natural
+from policies.topology.topology import Catalog, Level, Topology, in_cliques, natural
 from policies.vocabulary import HOSTNAME
 
 _MOST_SHOWN: Final = 8
@@ -199,4 +199,4 @@ def _requirements(address: Address, labels: Mapping[str, str], cliques: Mapping[
     """A domain by the keys that a Pod's packed Node carries. An NVL Domain is written as its cliques."""
     keyed = [(next((key for key in step.keys if key in labels), step.keys[0]), step.value) for step in address]
     made = (SelectorRequirement(key, "In", (value,)) for key, value in keyed)
-    return tuple(nvlink.written(requirement, cliques) for requirement in made)
+    return tuple(in_cliques(requirement, cliques) for requirement in made)

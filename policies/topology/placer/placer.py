@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from policies.engine.request import controller_reference, mapping
-from policies.nvlink import NVL_DOMAIN
 from policies.topology.choice import Placing, Search, Terms, choose, taken
 from policies.topology.gang import Member
 from policies.topology.nodes.inventory import Mask, PodKey
@@ -24,6 +23,7 @@ from policies.topology.placement import GATE
 from policies.topology.placer.opening import Goal, Opening, Seat, counted, size, spread, words
 from policies.topology.placer.readiness import Attempt, Readiness, demand, least, missing
 from policies.topology.placer.state import Gang, State
+from policies.topology.topology import NVL_DOMAIN
 from policies.vocabulary import HOSTNAME
 
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from policies.cached import cached_property
 from policies.engine.facts import Facts
 from policies.engine.request import JsonObject, controller_reference, is_being_deleted, mapping
-from policies.nvlink import domain
 from policies.objects.workload import Workload
 from policies.podspec import Accelerators
 from policies.topology.choice import Layouts
@@ -25,7 +24,7 @@ from policies.topology.nodes.inventory import Integers, Inventory, PodKey
 from policies.topology.nodes.manifest import Amounts, NodeManifest, PodManifest, requests, seconds
 from policies.topology.placement import GATE, PLACEMENT
 from policies.topology.placer.opening import Goal, goal, is_fixed, packed
-from policies.topology.topology import Catalog
+from policies.topology.topology import Catalog, nvl_domain
 from policies.vocabulary import CLIQUE, HOSTNAME
 
 V = TypeVar("V", bound=Hashable)
@@ -255,9 +254,9 @@ class State:
             self._goals[group.annotations] = goal(dict(group.annotations), self._catalog)
         return self._goals[group.annotations]
 
-    def cliques(self, nvl_domain: str) -> list[str]:
+    def cliques(self, domain: str) -> list[str]:
         """The cliques of an NVL Domain."""
-        return sorted({clique for clique in self._cliques.values() if clique and domain(clique) == nvl_domain})
+        return sorted({clique for clique in self._cliques.values() if clique and nvl_domain(clique) == domain})
 
     def opened(self, pod: Pod, host: str, now: float, *, fixed: bool) -> None:
         """Count a Pod as opened, and packed on a Node; empty without one."""

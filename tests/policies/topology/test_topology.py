@@ -9,16 +9,22 @@ import pytest
 from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.topology.topology import (
     BUILT_IN,
+    NVL_DOMAIN,
     NVLINK,
     Catalog,
     Clash,
     Level,
     Topology,
+    cliques_of,
+    in_cliques,
     label_value,
     level,
     no_level,
+    nvl_domain,
     shortened,
+    with_nvl_domain,
 )
+from policies.vocabulary import CLIQUE
 
 _ROOM, _ROW = level("example.org/hall", "room"), level("example.org/row")
 _NORTH, _SOUTH = level("north.example.org/rack"), level("south.example.org/rack")
@@ -213,3 +219,35 @@ _MEASURE = "tells how a Node is connected, not where it is, and is no level"
 def test_labels_that_are_no_level(key: str, why: str) -> None:
     """Known labels that somebody may take for a level are told by what they say instead."""
     assert no_level(key) == why
+
+
+_A, _B = "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2", "1f0c2a44-90ab-4e0e-8a51-6b1d2c3e4f50"
+_NODES = [with_nvl_domain({CLIQUE: f"{_A}.{number}"}) for number in (2, 1, 1)] + [
+    with_nvl_domain({CLIQUE: f"{_B}.1"}),
+    {},
+]
+_KNOWN = {_A: [f"{_A}.1", f"{_A}.2"], _B: [f"{_B}.1"]}
+
+
+def test_the_domain_of_a_node() -> None:
+    """It is what stands before the dot; a clique of another form is in none."""
+    assert with_nvl_domain({CLIQUE: f"{_A}.1", "a": "b"}) == {CLIQUE: f"{_A}.1", "a": "b", NVL_DOMAIN: _A}
+    assert [with_nvl_domain(labels) for labels in ({}, {CLIQUE: "1"})] == [{}, {CLIQUE: "1"}]
+    assert nvl_domain(f"{_A}.1") == _A
+
+
+def test_the_cliques_of_domains() -> None:
+    """Each domain has its cliques once, in order."""
+    assert cliques_of(_NODES) == _KNOWN
+
+
+def test_what_is_written() -> None:
+    """A domain becomes its cliques, that there is one becomes that there is a clique, and the rest stays as it is."""
+    other = SelectorRequirement("a", "In", ("b",))
+    inside, there = SelectorRequirement(NVL_DOMAIN, "In", (_A, "gone")), SelectorRequirement(NVL_DOMAIN, "Exists")
+
+    assert [in_cliques(requirement, _KNOWN) for requirement in (other, inside, there)] == [
+        other,
+        SelectorRequirement(CLIQUE, "In", (f"{_A}.1", f"{_A}.2", "gone")),
+        SelectorRequirement(CLIQUE, "Exists"),
+    ]

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.builders import FACTS, TODAY, WORKLOADS, Json, merged, owner, pod, pod_spec, request, resource
+from support.tables import rows
 
 from policies.engine import patch
 from policies.engine.facts import Facts, Node, StaticFacts
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.rule import TopologyPlacement
-from policies.topology.template import Options, Permission, Way
+from policies.topology.template import Options, Permission, Template, Way, read
 from policies.topology.topology import BUILT_IN, Catalog
-from policies.topology.way import FlavorsKey, Form, JobKey, Support, SupportKey, constraints
+from policies.topology.way import (
+    FlavorsKey,
+    Form,
+    JobKey,
+    Support,
+    SupportKey,
+    constraints,
+    job_of,
+    offer,
+    scheduling,
+)
 from policies.vocabulary import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
@@ -256,3 +270,128 @@ def test_without_a_flavor_the_author_is_told() -> None:
     assert _told(_written(merged(_job(), _QUEUED), facts=facts), _OFF, facts) == [
         'no ResourceFlavor of Kueue names topology "coreweave", so Kueue admits nothing that needs it'
     ]
+
+
+_NAME = "kai.scheduler/topology"
+_LEVEL = f"{_NAME}-required-placement"
+_BACKEND, _IB, _RACK_KEY = "backend.coreweave.cloud", "ib.coreweave.cloud", "node.coreweave.cloud/rack"
+_SUPERPOD = f"{_BACKEND}/superpod"
+
+
+def _node(name: str, **values: str) -> Node:
+    keys = {"rack": _RACK_KEY, "ib": f"{_IB}/superpod", "flavor": f"{_BACKEND}/flavor"}
+    return Node(name, {keys.get(level, f"{_BACKEND}/{level}"): value for level, value in values.items()})
+
+
+# Racks are numbered through, superpods anew in each fabric.
+_PLACED_NODES = [
+    _node("a", fabric="f1", superpod="1", rack="1"),
+    _node("b", fabric="f1", superpod="1", rack="2"),
+    _node("c", fabric="f2", superpod="1", rack="3"),
+    Node("cpu", {"kubernetes.io/hostname": "cpu"}),
+]
+
+
+def _batch_job(required: str = "rack", **spec: Any) -> Json:
+    indexed = {"parallelism": 8, "completions": 8, "completionMode": "Indexed"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": {_NAME: "coreweave", _LEVEL: required}},
+        "spec": {**indexed, "template": {"metadata": {}, "spec": pod_spec()}, **spec},
+    }
+
+
+def _template(obj: Json) -> Template:
+    case = read(request(obj), Catalog(BUILT_IN), Options(WORKLOADS), FACTS)
+    assert case is not None
+    return case.templates[0]
+
+
+def _offer(obj: Json, nodes: Sequence[Node] = _PLACED_NODES, form: Form = "Job") -> tuple[str, str]:
+    group = str(obj["apiVersion"]).rpartition("/")[0]
+    return offer(_template(obj), (group, obj["kind"]), obj, Support(form), nodes)
+
+
+def test_a_level_with_one_key_and_unique_values_is_a_template() -> None:
+    """A required rack, where racks are numbered through, becomes the constraint on the key of racks in both forms."""
+    assert _offer(_batch_job()) == _offer(_batch_job(), form="PodGroup") == (_RACK_KEY, "")
+    assert scheduling(_RACK_KEY) == {
+        "schedulingPolicy": {"gang": {}},
+        "schedulingConstraints": {"topology": [{"key": _RACK_KEY}]},
+    }
+
+
+def test_a_value_in_two_places_is_no_domain() -> None:
+    """Superpod 1 of two fabrics would be one domain: no constraint, unless the placement or the template names one."""
+    obstacle = ("", "superpod 1 is in several places; name the one around it")
+    pinned = merged(
+        _batch_job("superpod"), {"spec": {"template": {"spec": {"nodeSelector": {f"{_BACKEND}/fabric": "f1"}}}}}
+    )
+
+    assert _offer(_batch_job("superpod")) == obstacle
+    assert _offer(_batch_job("fabric=f1,superpod")) == _offer(pinned) == (_SUPERPOD, "")
+
+
+def test_nodes_with_an_older_key_only_are_another_domain() -> None:
+    """Kubernetes knows one key: where some Nodes have the older one alone, there is no constraint."""
+    old = _node("d", fabric="f3", ib="9")
+    one = [_node("e", superpod="1"), Node("f", {_SUPERPOD: "2", f"{_IB}/superpod": "2"})]
+
+    obstacle = f"not all Nodes have the same label for superpod: {_SUPERPOD}, {_IB}/superpod"
+    assert _offer(_batch_job("superpod"), [_PLACED_NODES[0], old]) == ("", obstacle)
+    assert _offer(_batch_job("superpod"), [old]) == (f"{_IB}/superpod", "")
+    assert _offer(_batch_job("superpod"), one) == (_SUPERPOD, "")
+
+
+def test_the_requirement_of_a_topology_counts() -> None:
+    """Nodes that a topology rules out cannot make the values ambiguous."""
+    nodes = [
+        _node("a", fabric="f1", superpod="1", flavor="infiniband"),
+        _node("b", fabric="f2", superpod="1", flavor="roce"),
+    ]
+    job = merged(_batch_job("superpod"), {"metadata": {"annotations": {_NAME: "coreweave-infiniband"}}})
+
+    assert _offer(job, nodes) == (_SUPERPOD, "")
+
+
+@rows(__file__, "obstacles")
+def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacle: str) -> None:
+    """A Job of which Kubernetes makes no gang, or not with this constraint, gets none, with the reason."""
+    made = _offer(merged(_batch_job(), change), form=form)
+
+    assert made[1].startswith(obstacle)
+    assert bool(made[0]) is not bool(obstacle)
+
+
+def test_the_job_of_a_pod_group() -> None:
+    """A PodGroup that a Job controls, and that has no constraint, is to get that of the Job."""
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+    group: Json = {"metadata": {"ownerReferences": [reference]}, "spec": {}}
+
+    assert job_of(group, "team") == JobKey("team", "train", "u")
+    assert job_of(merged(group, {"spec": {"schedulingConstraints": constraints(_RACK_KEY)}}), "team") is None
+    assert (
+        job_of({"metadata": {"ownerReferences": [{**reference, "apiVersion": "batch.volcano.sh/v1"}]}}, "team") is None
+    )
+    assert job_of({"metadata": {}}, "team") is None
+
+
+_PLACES = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("12"), st.sampled_from("xy")), min_size=1)
+
+
+@given(_PLACES, st.sampled_from(["fabric", "superpod"]), st.randoms(use_true_random=False))
+def test_a_constraint_means_the_domain_of_the_placement(places: Any, level: str, random: Any) -> None:
+    """Where there is a key, Nodes share its value if and only if they share the domain; the order does not matter."""
+    nodes = [
+        _node(str(index), fabric=fabric, superpod=superpod, leafgroup=leaf)
+        for index, (fabric, superpod, leaf) in enumerate(places)
+    ]
+    depth = 1 if level == "fabric" else 2
+    domains, values = {place[:depth] for place in places}, {place[depth - 1] for place in places}
+    made = _offer(_batch_job(level), nodes)
+    random.shuffle(nodes)
+
+    assert bool(made[0]) is (len(domains) == len(values))
+    assert _offer(_batch_job(level), nodes)[0] == made[0]
+    assert constraints(made[0]) == {"topology": [{"key": made[0]}]}

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct, field
 
 from policies.engine.facts import Namespace, Node, Taint
-from policies.nvlink import labelled
 from policies.topology.nodes.manifest import Amounts, allocatable
+from policies.topology.topology import with_nvl_domain
 
 T = TypeVar("T", bound="Object")
 # Thousands of Nodes have the same, which is kept once.
@@ -233,4 +233,4 @@ def node_of(obj: WatchedNode) -> Node:
         amounts = allocatable(obj.status.allocatable)
     except ValueError:  # a Node with a malformed amount has nothing for Pods
         amounts = ()
-    return Node(obj.metadata.name, labelled(labels_of(obj)), taints, _ALIKE.setdefault(amounts, amounts))
+    return Node(obj.metadata.name, with_nvl_domain(labels_of(obj)), taints, _ALIKE.setdefault(amounts, amounts))

@@ -1,18 +1,35 @@
-"""The engine, validating: outcomes become decisions by action, failure policy and exceptions."""
+"""The engine: outcomes become decisions, and operations one patch of the object as sent; what the end of time does."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
 from datetime import date
+from typing import Any
 
+import jsonpatch
 import pytest
 from msgspec.structs import replace
-from support.builders import FACTS, TODAY, NamespacesLost, NamespacesToAsk, pod, request, resource
+from support.builders import FACTS, TODAY, Json, NamespacesLost, NamespacesToAsk, pod, request, resource
 
-from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, validate
+from policies.engine.engine import ADMITTED, Answer, Decision, RuleFailure, mutate, overtime, validate
 from policies.engine.facts import Facts, NamespaceKey, StaticFacts
-from policies.engine.interruption import Missing
+from policies.engine.interruption import Missing, OvertimeError, PostponedError, TimeLimitError, look
 from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.patch import append
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import Action, FailurePolicy, Hook, PolicyException, Rule, RuleSet
+from policies.engine.rule import (
+    NO_MUTATION,
+    Action,
+    FailurePolicy,
+    Hook,
+    Mutation,
+    Mutator,
+    PatchOperation,
+    PolicyException,
+    Rule,
+    RuleSet,
+)
 from policies.engine.violation import Violation
 
 _ASKED = request(pod(), namespace="team-a", user="carol")
@@ -274,3 +291,238 @@ def test_warnings_of_all_rules_together_are_limited() -> None:
         "and 96 more",
     )
     assert sum(map(len, answer.warnings)) < 4096
+
+
+_MISSING: PatchOperation = {"op": "add", "path": "/spec/not/there", "value": 1}
+
+
+def _mutating(
+    name: str, mutator: Mutator | None, policy: FailurePolicy = "Ignore", namespaces: LabelSelector = EVERYTHING
+) -> Rule:
+    return Rule(name, (Hook("mutate", "all", _PODS, policy),), "warn", frozenset(), namespaces, mutate=mutator)
+
+
+def _appends(*items: Any, warnings: Sequence[str] = ()) -> Mutator:
+    """Append what the list does not hold yet."""
+
+    def change(asked: AdmissionRequest, _facts: Facts) -> Mutation:
+        present = ((asked.object or {}).get("spec") or {}).get("list") or []
+        missing = [item for item in items if item not in present]
+        return Mutation(append(asked.object or {}, ("spec", "list"), missing), tuple(warnings))
+
+    return change
+
+
+def _raises(error: Exception) -> Mutator:
+    def change(_asked: AdmissionRequest, _facts: Facts) -> Mutation:
+        raise error
+
+    return change
+
+
+def _patches(*operations: PatchOperation) -> Mutator:
+    return lambda _asked, _facts: Mutation(operations)
+
+
+def _mutated(
+    obj: Json | None, *rules: Rule, facts: Facts = FACTS, exceptions: Sequence[PolicyException] = ()
+) -> Answer:
+    asked = request(obj, old=pod() if obj is None else None, namespace="team-a")
+    return mutate(asked, RuleSet(rules, exceptions), facts)
+
+
+def _applied(obj: Json, answer: Answer) -> Any:
+    return jsonpatch.apply_patch(obj, deepcopy(list(answer.operations)))
+
+
+def test_rules_build_on_one_another() -> None:
+    """A rule sees the object as the one before it left it: what that one added is neither missing nor added twice.
+
+    A second review of the same object gets the same patch: nothing of the first one is kept.
+    """
+    obj = {"kind": "Pod", "metadata": {}}
+    sent = deepcopy(obj)
+
+    changes = (_appends("x"), _appends("x"), _appends("y", "z"), None)
+    rules = [_mutating(name, change) for name, change in zip("abcd", changes, strict=True)]
+
+    answer = _mutated(obj, *rules)
+
+    assert answer == Answer(
+        (Decision("a", "patch"), Decision("b", "admit"), Decision("c", "patch"), Decision("d", "admit")),
+        (
+            {"op": "add", "path": "/spec", "value": {"list": ["x"]}},
+            {"op": "add", "path": "/spec/list/-", "value": "y"},
+            {"op": "add", "path": "/spec/list/-", "value": "z"},
+        ),
+    )
+    assert (_applied(obj, answer), obj) == ({**sent, "spec": {"list": ["x", "y", "z"]}}, sent)
+    assert _mutated(obj, *rules) == answer
+
+
+def test_nothing_to_change() -> None:
+    """Rules that change nothing are on record, with no operation at all."""
+    assert _mutated(pod(), _mutating("a", lambda _asked, _facts: NO_MUTATION)) == Answer((Decision("a", "admit"),))
+    assert mutate(request(pod(), resource="nodes"), RuleSet([_mutating("a", _appends(1))]), FACTS) is ADMITTED
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+def test_a_rule_that_fails_to_mutate(policy: FailurePolicy) -> None:
+    """A rule that raises follows its failure policy, and the other rules' changes are made all the same."""
+    error = ValueError("no")
+    changes = (_appends("x"), _raises(error), _appends("y"))
+    answer = _mutated(
+        {"kind": "Pod"}, *(_mutating(name, each, policy) for name, each in zip("abc", changes, strict=True))
+    )
+
+    failure = Decision("b", "error", failure=RuleFailure(error, policy))
+    assert answer.decisions == (Decision("a", "patch"), failure, Decision("c", "patch"))
+    assert (answer.allowed, answer.message.partition("\n")[0], answer.warnings) == (
+        (False, "Rule 'b' could not be evaluated (ValueError: no).", ())
+        if policy == "Fail"
+        else (True, "", ("rule 'b' was skipped, it could not be evaluated: ValueError: no",))
+    )
+    assert _applied({"kind": "Pod"}, answer) == {"kind": "Pod", "spec": {"list": ["x", "y"]}}
+
+
+@pytest.mark.parametrize("position", [0, 1, 2], ids=["first", "between", "last"])
+def test_a_patch_that_does_not_apply(position: int) -> None:
+    """Operations that do not fit are a failure of their rule and never sent: the API server would fail the request."""
+    rules = [_mutating("a", _appends("x")), _mutating("c", _appends("y"))]
+    rules.insert(position, _mutating("bad", _patches(_MISSING)))
+
+    answer = _mutated({"kind": "Pod"}, *rules)
+
+    assert [(decision.rule, decision.verdict) for decision in answer.decisions if decision.verdict != "patch"] == [
+        ("bad", "error")
+    ]
+    assert _applied({"kind": "Pod"}, answer) == {"kind": "Pod", "spec": {"list": ["x", "y"]}}
+
+
+def test_a_fact_that_is_not_known_to_mutate() -> None:
+    """A fact that has to be fetched passes through, whether a rule or its selector asked for it."""
+    with pytest.raises(Missing, match=r"^namespace 'team-b' is not known yet$"):
+        _mutated(pod(), _mutating("a", _appends("x")), _mutating("b", _raises(Missing(NamespaceKey("team-b")))))
+    with pytest.raises(Missing, match=r"^namespace 'team-a' is not known yet$"):
+        _mutated(pod(), _mutating("a", _appends("x"), namespaces=_TEAM), facts=NamespacesToAsk(TODAY))
+
+
+@pytest.mark.parametrize("label", ["team", "other"])
+def test_namespace_selectors_to_mutate(label: str) -> None:
+    """Objects in Namespaces that a rule does not select stay as they are."""
+    facts = StaticFacts(TODAY, namespaces={"team-a": {label: "a"}})
+    answer = _mutated(pod(), _mutating("a", _appends("x"), namespaces=_TEAM), facts=facts)
+
+    assert bool(answer.operations) is (label == "team")
+
+
+def test_exceptions_to_mutate() -> None:
+    """A request that an exception lets pass a rule is not changed by it; other rules change it."""
+    rules = [_mutating("a", _appends("x")), _mutating("b", _appends("y"))]
+    exception = PolicyException("moving", ("a",), "why", TODAY)
+    answer = _mutated(pod(), *rules, exceptions=[exception])
+
+    assert answer == Answer(
+        (Decision("a", "excepted", exception=exception), Decision("b", "patch")),
+        ({"op": "add", "path": "/spec/list", "value": ["y"]},),
+    )
+
+
+def test_warnings_of_mutations() -> None:
+    """Warnings of mutating rules reach the person in order, each a clean line."""
+    answer = _mutated(
+        pod(),
+        _mutating("a", _appends(warnings=["first", "second"])),
+        _mutating("b", _appends("x", warnings=["third\r\nline\x00", "x" * 251])),
+    )
+
+    assert answer.warnings == ("first", "second", r"third line\u0000", "x" * 249 + "…")
+
+
+def test_a_deletion_is_never_patched() -> None:
+    """A request without an object gets no operations whatever a rule says: the API server would fail it."""
+    answer = _mutated(None, _mutating("a", _patches({"op": "add", "path": "/a", "value": 1})))
+
+    assert answer.operations == ()
+
+
+_RUNS = pytest.mark.parametrize("run", [validate, mutate], ids=["validate", "mutate"])
+Run = Callable[[AdmissionRequest, RuleSet, Facts], Answer]
+
+
+def _timed(name: str, policy: FailurePolicy, asked: list[str]) -> Rule:
+    def judge(_request: AdmissionRequest, facts: Facts) -> tuple[()]:
+        asked.append(name)
+        try:
+            look(facts.expired)
+        except Exception:  # noqa: BLE001 - as a rule might
+            asked.append("absorbed")
+        return ()
+
+    def change(request_: AdmissionRequest, facts: Facts) -> Mutation:
+        judge(request_, facts)
+        return Mutation()
+
+    hooks = (Hook("validate", "all", _PODS, policy), Hook("mutate", "all", _PODS, policy))
+    return Rule(name, hooks, "deny", frozenset(), validate=judge, mutate=change)
+
+
+def _clock(error: TimeLimitError, looks: int) -> Callable[[], bool]:
+    """A clock of which a number of looks are in time."""
+    left = [looks]
+
+    def expired() -> bool:
+        left[0] -= 1
+        if left[0] < 0:
+            raise error
+        return False
+
+    return expired
+
+
+@_RUNS
+def test_rules_that_had_no_time_have_failed(run: Run) -> None:
+    """The rule under evaluation fails, and those after it, each by its failure policy; the ones before keep theirs."""
+    asked: list[str] = []
+    rules = RuleSet([_timed("a", "Fail", asked), _timed("b", "Ignore", asked), _timed("c", "Fail", asked)])
+    error = TimeLimitError("it took longer than 4.9 s")
+    answer = run(_ASKED, rules, replace(FACTS, expired=_clock(error, 3)))
+
+    assert [(decision.rule, decision.verdict, decision.denies) for decision in answer.decisions] == [
+        ("a", "admit", False),
+        ("b", "error", False),
+        ("c", "error", True),
+    ]
+    assert answer.message.startswith("Rule 'c' could not be evaluated (OvertimeError: it took longer than 4.9 s).\n")
+    assert answer.warnings == (
+        "rule 'b' was skipped, it could not be evaluated: OvertimeError: it took longer than 4.9 s",
+    )
+    assert (error.policy, error.rule, asked) == ("b", "c", ["a", "b"])
+
+
+@_RUNS
+def test_a_review_that_is_to_be_judged_elsewhere(run: Run) -> None:
+    """The end of a slice is nobody's failure: it leaves the engine, with the rule that was under evaluation."""
+    asked: list[str] = []
+    error = PostponedError()
+    with pytest.raises(PostponedError):
+        run(_ASKED, RuleSet([_timed("a", "Ignore", asked)]), replace(FACTS, expired=_clock(error, 1)))
+
+    assert (error.policy, error.rule, asked) == ("a", "a", ["a"])
+
+
+def test_a_clock_that_only_says_yes() -> None:
+    """A clock need not raise anything itself."""
+    answer = validate(_ASKED, RuleSet([_timed("a", "Fail", [])]), replace(FACTS, expired=lambda: True))
+    assert answer.message.startswith("Rule 'a' could not be evaluated (OvertimeError: the time for the review is over)")
+
+
+@pytest.mark.parametrize("policy", ["Fail", "Ignore"])
+def test_a_review_that_nobody_could_judge(policy: FailurePolicy) -> None:
+    """All rules for the request have failed, and their failure policies apply."""
+    rules = RuleSet([_timed("a", policy, []), _timed("b", "Ignore", [])])
+    answer = overtime(_ASKED, rules, "validate", None, OvertimeError("no time was left"))
+
+    assert answer.allowed is (policy == "Ignore")
+    assert [decision.rule for decision in answer.decisions] == ["a", "b"]
+    assert len(answer.warnings) == (2 if policy == "Ignore" else 1)

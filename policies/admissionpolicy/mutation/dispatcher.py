@@ -30,7 +30,6 @@ from policies.admissionpolicy.evaluation.validator import (
     Group,
     Result,
     SpentError,
-    combined,
     conditions_hold,
     invocations,
     result_of,
@@ -216,15 +215,12 @@ def apply_configuration(
         raise MutationError(_TOO_DEEP) from error
 
 
-def apply_json_patch(
-    obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema, inputs: Iterable[Any] | None = None
-) -> JsonObject | None:
-    """The object after a list of JSONPatch operations; None if a `test` failed.
+def apply_json_patch(obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema) -> JsonObject | None:
+    """The object after a list of operations; None if a `test` failed. Raises MutationError.
 
-    inputs: as in apply_configuration, for values that are an `Object{...}`. Raises MutationError, and InternalError if
-    the result does not fit its kind.
+    It is an InternalError if the result does not fit its kind.
     """
-    converter = merge.Converter(None if inputs is None else [obj, *inputs])
+    converter = merge.Converter(None)  # the variables do not matter to it
     try:
         _check_size([step.value for step in patch])
         operations = []
@@ -335,12 +331,7 @@ class Mutated:
 
 
 def mutate(
-    select: Callable[[JsonObject | None], Selected],
-    parameters: Parameters,
-    inputs: Inputs,
-    schema: Schema | None,
-    *,
-    budget: int = POLICY_LIMIT,
+    select: Callable[[JsonObject | None], Selected], parameters: Parameters, inputs: Inputs, schema: Schema | None
 ) -> Mutated:
     """The object after all policies that match, and a second round for reinvocationPolicy IfNeeded if any was applied.
 
@@ -350,15 +341,12 @@ def mutate(
     """
     if inputs.request.get("operation") == "DELETE":  # the plugin does not handle DELETE
         return Mutated(object=inputs.object, result=Result())
-    first = _Round(parameters, inputs, schema, budget)
-    first.run(select(inputs.object))
-    if not first.applied or any(finding.denies for finding in first.findings):
-        return first.outcome()
-    second = _Round(parameters, first.inputs, schema, budget, only=frozenset(first.reinvocable))
-    second.run(select(first.inputs.object))
-    outcome = second.outcome()
-    result = combined([first.outcome().result, outcome.result])
-    return Mutated(object=outcome.object, result=result)
+    rounds = _Rounds(parameters, inputs, schema)
+    rounds.run(select(inputs.object))
+    if rounds.applied and not any(finding.denies for finding in rounds.findings):
+        rounds.only = frozenset(rounds.reinvocable)
+        rounds.run(select(rounds.inputs.object))
+    return Mutated(object=rounds.inputs.object, result=result_of(rounds.findings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,18 +367,14 @@ class _HaltedError(Exception):
 
 
 @dataclass(slots=True)
-class _Round:
+class _Rounds:
     parameters: Parameters
     inputs: Inputs
     schema: Schema | None
-    budget: int
     only: frozenset[tuple[str, ...]] | None = None
     findings: list[Finding] = field(default_factory=list)
     reinvocable: list[tuple[str, ...]] = field(default_factory=list)
     applied: bool = False
-
-    def outcome(self) -> Mutated:
-        return Mutated(object=self.inputs.object, result=result_of(self.findings))
 
     def run(self, selected: Selected) -> None:
         """Apply the policies. All parameters are collected before the first mutation. Raises PostponedError."""
@@ -441,7 +425,7 @@ class _Round:
             self.findings.append(_error(invocation, unit.program.full_reference(), index, unit))
             return
         names = self.inputs.names(invocation.params, namespace=compiled.reads_namespace)
-        group = Group(compiled.patching, names, self.budget, self.inputs.facts.expired)
+        group = Group(compiled.patching, names, POLICY_LIMIT, self.inputs.facts.expired)
         try:
             value = group.evaluate(unit)
             if isinstance(value, Failure):

@@ -349,10 +349,10 @@ class Policies:
         if mutated.denial is not None:
             return _verdict(mutated, validator.Result(), {})
         changed = replace(asked, object=mutated.object)
-        inputs, selects = inputs_of(changed, facts), Subject(changed, facts, {}).selects
+        inputs, subject = inputs_of(changed, facts), Subject(changed, facts, {})
         results, costs = [], dict[str, int]()
         for policy in self._validating:
-            bindings = policy.matching(changed, selects)
+            bindings = policy.matching(subject)
             if not bindings:
                 continue
             compiled = policy.compiled

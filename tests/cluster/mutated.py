@@ -109,7 +109,7 @@ def ours(case: Mutation, given: Manifest) -> Manifest:
     for expression in case.expressions:
         value = _evaluated(expression, obj)
         if isinstance(value, list):
-            obj = dispatcher.apply_json_patch(obj, value, found) or obj
+            obj = dispatcher.apply_json_patch(obj, value, found, ()) or obj
         else:
             obj = dispatcher.apply_configuration(obj, value, found, ())
     return obj

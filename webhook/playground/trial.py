@@ -318,7 +318,7 @@ def _rows(kind: str, request: AdmissionRequest, files: PolicyFiles, trial: Trial
     compiled = partial(compile_policy, release=files.release)
     for bound in in_force(kind, files.loaded.policies, files.loaded.bindings, compiled):
         for about, one in [("", subject), *(pods if kind == "ValidatingAdmissionPolicy" else ())]:
-            bindings = bound.matching(one.request, one.selects)
+            bindings = bound.matching(one)
             if bindings:
                 yield from _of_subject(bound, bindings, one, about, files)
                 break  # the first template stands for all

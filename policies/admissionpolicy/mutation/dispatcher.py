@@ -215,12 +215,14 @@ def apply_configuration(
         raise MutationError(_TOO_DEEP) from error
 
 
-def apply_json_patch(obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema) -> JsonObject | None:
-    """The object after a list of operations; None if a `test` failed. Raises MutationError.
+def apply_json_patch(
+    obj: JsonObject, patch: Sequence[JSONPatch], schema: Schema, inputs: Iterable[Any] | None = None
+) -> JsonObject | None:
+    """The object after a list of operations; None if a `test` failed. inputs: as in apply_configuration.
 
-    It is an InternalError if the result does not fit its kind.
+    Raises MutationError, and InternalError if the result does not fit its kind.
     """
-    converter = merge.Converter(None)  # the variables do not matter to it
+    converter = merge.Converter(None if inputs is None else [obj, *inputs])
     try:
         _check_size([step.value for step in patch])
         operations = []
@@ -447,14 +449,14 @@ class _Rounds:
     def _applied(self, value: Value, group: Group) -> JsonObject:
         """The object after a mutation with this result; unchanged after a failed `test`. Raises MutationError."""
         current, kind = self.inputs.object or {}, self.inputs.kind
+        others = [group.names[name] for name in _JSON_VARIABLES]
         if isinstance(value, ObjectValue):
             if self.schema is None:
                 start = "error applying patch: failed to convert patch object to typed object"
                 name = f"{kind.group}/{kind.version}, Kind={kind.kind}"
                 raise MutationError(f"{start}: no corresponding type for {name}")
-            others = [group.names[name] for name in _JSON_VARIABLES]
             return apply_configuration(current, value, self.schema, others)
-        patched = apply_json_patch(current, value, self.schema or unknown(kind))
+        patched = apply_json_patch(current, value, self.schema or unknown(kind), others)
         return current if patched is None else patched
 
 

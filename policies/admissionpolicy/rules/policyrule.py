@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from weakref import ReferenceType
 
 import jsonpatch
@@ -162,20 +162,10 @@ def to_resource_rule(rule: NamedRule, *, any_version: bool) -> ResourceRule:
 Key = tuple[str, str, str, str, str, bool]
 """Operation, group, version, resource and subresource of a request, and whether it has a namespace."""
 
-Selects = Callable[[Matcher], bool]
-"""Whether the selectors of a matcher match the request at hand. Raises what Matcher.selects raises."""
-
 _Bindings = tuple[tuple[Binding, Matcher | None], ...]
 
 # Most policies match few resources; with `*` there may be some hundred, custom resources included.
 _CACHED = 1000
-
-
-def key_of(request: AdmissionRequest) -> Key:
-    """The key of a request."""
-    target = request.resource
-    in_namespace = bool(request.namespace)
-    return request.operation, target.group, target.version, target.resource, request.sub_resource, in_namespace
 
 
 class BoundPolicy:
@@ -198,30 +188,30 @@ class BoundPolicy:
         self._cache: dict[Key, _Bindings | None] | None = None if any(matcher.is_named for matcher in matchers) else {}
         self.is_plain = self._cache is not None and not any(matcher.is_selective for matcher in matchers)
 
-    def matching(self, request: AdmissionRequest, selects: Selects, key: Key | None = None) -> tuple[Binding, ...]:
+    def matching(self, subject: Subject) -> tuple[Binding, ...]:
         """The bindings that match a request, if the policy does. Raises MatchError, Missing and FactUnavailable."""
-        bindings = self._covering(request, key)
-        if bindings is None or (self._matcher.is_selective and not selects(self._matcher)):
+        bindings = self._covering(subject)
+        if bindings is None or (self._matcher.is_selective and not subject.selects(self._matcher)):
             return ()
-        return tuple([binding for binding, matcher in bindings if matcher is None or selects(matcher)])
+        return tuple([binding for binding, matcher in bindings if matcher is None or subject.selects(matcher)])
 
-    def may_match(self, request: AdmissionRequest, key: Key) -> bool:
-        """Whether the policy and a binding may match requests of a key: this one, or one with other names or labels."""
+    def may_match(self, subject: Subject) -> bool:
+        """Whether the policy and a binding may match a request of this key, or one with other names or labels."""
         if self._cache is None:
             return True
-        bindings = self._covering(request, key)
+        bindings = self._covering(subject)
         # Without bindings a selector of the policy can still fail, and the policy with it.
         return bindings is not None and (bool(bindings) or self._matcher.is_selective)
 
-    def _covering(self, request: AdmissionRequest, key: Key | None) -> _Bindings | None:
-        """The bindings that match but for selectors; None if the policy does not."""
-        cache = self._cache
+    def _covering(self, subject: Subject) -> _Bindings | None:
+        """The bindings that match but for selectors; None if the policy does not. Only names need more than the key."""
+        cache, key = self._cache, subject.key
         if cache is not None and key in cache:
             return cache[key]
-        covering = None
+        request, covering = subject.request, None
         if is_seen(request) and self._matcher.covers(request):
             covering = tuple(pair for pair in self._bindings if pair[1] is None or pair[1].covers(request))
-        if cache is not None and key is not None and len(cache) < _CACHED:
+        if cache is not None and len(cache) < _CACHED:
             cache[key] = covering
         return covering
 
@@ -268,7 +258,9 @@ class Subject:
         ended: Callable[[ReferenceType[AdmissionRequest]], None] | None = None,
     ) -> None:
         self.reference = ReferenceType(request, ended)
-        self.key = key_of(request)
+        target = request.resource
+        kind = target.group, target.version, target.resource
+        self.key: Key = (request.operation, *kind, request.sub_resource, bool(request.namespace))
         self.facts = facts
         self._workloads = workloads
         self._labels: dict[str, Mapping[str, str]] = {}
@@ -390,7 +382,7 @@ class PolicyRule:
 
     def parameters(self, subject: Subject) -> tuple[Json | None, ...]:
         """Those with which the policy is evaluated. Raises MatchError, ConfigurationError, Missing, FactUnavailable."""
-        bindings = self.bound.matching(subject.request, subject.selects, subject.key)
+        bindings = self.bound.matching(subject)
         if not bindings:
             return ()
         given = subject.parameters(self._parameters)
@@ -454,7 +446,7 @@ class PolicyRule:
             )
 
     def _result(self, subject: Subject) -> Result | None:
-        bindings = self.bound.matching(subject.request, subject.selects, subject.key)
+        bindings = self.bound.matching(subject)
         if not bindings:
             return None
         if self.bound.policy.name in subject.facts.skipped:
@@ -524,7 +516,7 @@ class PolicyScreener:
                 name
                 for name in names
                 if (self._rules[name].is_derived if derived else self._rules[name].is_direct)
-                and self._rules[name].bound.may_match(subject.request, subject.key)
+                and self._rules[name].bound.may_match(subject)
             )
             batches = self._functions.get(chosen)
             if batches is None:
@@ -619,18 +611,16 @@ class MutatingPolicies:
         exceptions = self._covering(request)
         holding = {name: exception for name, exception in exceptions.items() if exception.holds(facts.today())}
         excepted: dict[str, PolicyException] = {}
-        key = key_of(request)
 
         def select(obj: JsonObject | None) -> dispatcher.Selected:
             current = replace(request, object=obj)
-
-            candidates = self._candidates.get(key)
+            subject = Subject(current, facts, {})
+            candidates = self._candidates.get(subject.key)
             if candidates is None:
-                candidates = tuple(policy for policy in self._policies if policy.may_match(current, key))
+                candidates = tuple(policy for policy in self._policies if policy.may_match(subject))
                 if len(self._candidates) < _KEYS:
-                    self._candidates[key] = candidates
-            selects = partial(Matcher.selects, request=current, namespace_labels=facts.namespace_labels)
-            matching = ((policy.compiled, policy.matching(current, selects, key)) for policy in candidates)
+                    self._candidates[subject.key] = candidates
+            matching = ((policy.compiled, policy.matching(subject)) for policy in candidates)
             matched = {compiled.policy.name: (compiled, bindings) for compiled, bindings in matching if bindings}
             excepted.update((name, holding[name]) for name in matched if name in holding)
             return [selected for name, selected in matched.items() if name not in holding]

@@ -161,11 +161,11 @@ class SuiteRun:
         if not is_seen(review.request):
             return ()
         inputs = inputs_of(review.changed, review.facts)
-        selects = Subject(review.changed, review.facts, {}).selects
+        subject = Subject(review.changed, review.facts, {})
         result = combined(
             evaluate_policy(policy.compiled, bindings, review.parameters, inputs)
             for policy in self._validating
-            if (bindings := policy.matching(review.changed, selects))
+            if (bindings := policy.matching(subject))
         )
         return (*result.findings, *result.ignored)
 

@@ -91,6 +91,14 @@ def test_what_does_not_compile_fails_by_its_own_words() -> None:
     assert [each.message for each in mutated.result.findings] == ["must evaluate to Object but got int"]
 
 
+def test_a_map_that_cel_makes_is_no_json_in_an_object() -> None:
+    """Nor in an object that a JSON Patch adds, as in the API server."""
+    result = applied(mutating(add("b", "Object.data.b{x: [{'a': 'b'}]}"))).result
+    assert [finding.message for finding in result.findings] == [
+        "JSONPath valueExpression evaluated to a type that could not marshal to JSON: proto: invalid type: map"
+    ]
+
+
 _DOCUMENT: dict[str, Any] = {"map": {"a": 1, "none": None, "a/b": 2, "empty": {}}, "list": [1, 2, 3], "text": "x"}
 _CASES = yaml.safe_load(Path(__file__).with_name("jsonpatch.yaml").read_text(encoding="utf-8"))
 

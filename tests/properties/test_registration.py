@@ -10,7 +10,7 @@ from support.builders import Json
 
 from properties.shapes import bounded
 from webhook.configuration.settings import KeptRequirement
-from webhook.registration.drift import difference, kept
+from webhook.registration.configurations import difference, kept
 
 _NAME = "kubernetes.io/metadata.name"
 _KEYS = st.sampled_from(["control-plane", _NAME, "other"])

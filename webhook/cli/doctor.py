@@ -125,13 +125,9 @@ async def _examine(
 
     asked_for = needed_by_manager if of_manage else placer if of_placer else needed
     api.user_agent = "cks-admission-doctor"  # in the audit log, missing rights of doctor are no fault
-    observation = await examination.examine(api, settings, asked_for(settings), asked)
+    state = await examination.examine(api, settings, asked_for(settings), asked)
     now = datetime.now(UTC)
-    state = desired.ClusterPolicyState(
-        observation.cluster.namespaces,
-        observation.workspace.maps,
-        observation.cluster.natives,
-        judged_as(observation.cluster.version, settings),
-        asked.probed == "" or is_static(observation.probe),
-    )
-    return list(examine(settings, observation, await desired.make(settings, state, now.date()), now))
+    release, in_files = judged_as(state.version, settings), asked.probed == "" or is_static(state.probe)
+    read = state.namespaces, state.maps, state.natives
+    made = await desired.make(settings, *read, now.date(), release, is_static=in_files)
+    return list(examine(settings, state, made, now))

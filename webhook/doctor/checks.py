@@ -222,38 +222,38 @@ def _missing(machine: Machine, levels: Sequence[Level]) -> list[Level]:
     return [level for level in levels if level.value(machine.node.labels) is None]
 
 
-def examine(settings: Settings, observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
+def examine(settings: Settings, state: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
     """The diagnoses of all checks, in their order."""
-    state, workspace, chosen = observation.cluster, observation.workspace, settings.registration
+    chosen = settings.registration
     own, mutating = state.own, state.own[KINDS["mutate"]]
     yield from check_api_server(state.version, state.groups, settings)
-    made, in_files = desired.configurations, connection.is_static(observation.probe)
+    made, in_files = desired.configurations, connection.is_static(state.probe)
     for kind, observed in own.items():
         want: Read[JsonObject | None] = made if isinstance(made, Unread) else made.get(kind)
         yield from configurations.check_registration(kind, want, observed, chosen, in_files=in_files)
-    yield from connection.check_address(settings, workspace.service, workspace.slices)
+    yield from connection.check_address(settings, state.service, state.slices)
     trusted, wrong = connection.trusts({kind: entries(one) for kind, one in own.items()}, settings)
     yield from wrong
-    answered = connection.is_answered(observation.probe)
-    yield from connection.check_certificates(observation.served, trusted, settings, now, proven=answered)
-    yield from connection.check_secrets(workspace.secret, workspace.leaf, trusted, settings, now)
-    yield from _probe(settings, observation, desired, now)
-    yield from processes.check_rights(observation.rights, observation.asked_for, own=observation.is_service)
+    answered = connection.is_answered(state.probe)
+    yield from connection.check_certificates(state.served, trusted, settings, now, proven=answered)
+    yield from connection.check_secrets(state.secret, state.leaf, trusted, settings, now)
+    yield from _probe(settings, state, desired, now)
+    yield from processes.check_rights(state.answers, state.asked_for, own=state.is_service)
     yield from configurations.check_scope(own, state.others, state.namespaces, settings.cluster.namespace)
     yield from configurations.check_outage(own, state.components, state.namespaces, rules.safety(settings))
     yield from configurations.check_others(mutating, state.others, chosen.name)
     yield from configurations.check_writers(state.label_writers, settings)
     yield from configurations.check_actors(state.rights, state.namespaces, settings)
-    yield from check_policies(desired, workspace.maps, settings)
+    yield from check_policies(desired, state.maps, settings)
     yield from check_topology(settings, desired.catalog, state.topologies, state.machines)
     yield from check_scheduling(settings, mutating)
-    yield from processes.check_replicas(workspace.deployments, workspace.pods, settings)
-    yield from processes.check_lease(workspace.lease, workspace.pods, settings, now)
-    yield from processes.check_placer(settings, observation.placer, now)
+    yield from processes.check_replicas(state.deployments, state.pods, settings)
+    yield from processes.check_lease(state.lease, state.pods, settings, now)
+    yield from processes.check_placer(settings, state.placer, now)
 
 
-def _probe(settings: Settings, observation: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
-    probe, user, namespaces = observation.probe, observation.cluster.user, observation.cluster.namespaces
+def _probe(settings: Settings, state: InstallationState, desired: Desired, now: datetime) -> Iterator[Diagnosis]:
+    probe, user, namespaces = state.probe, state.user, state.namespaces
     if probe is None:
         return
     refused: Read[bool] = False

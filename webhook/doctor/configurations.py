@@ -14,8 +14,16 @@ from policies.labelpolicy import DEFINITION, LabelWriter
 from policies.rbac import Rights
 from webhook.configuration.settings import Registration, Settings
 from webhook.doctor.observation import Check, Component, Diagnosis, Read, Unread, count, entries
-from webhook.registration import drift, outage
-from webhook.registration.configurations import UNREGISTER
+from webhook.registration import outage
+from webhook.registration.configurations import (
+    UNREGISTER,
+    changed_by,
+    difference,
+    foreign,
+    is_unregistered,
+    kept,
+    with_bundles,
+)
 from webhook.registration.outage import selector
 
 _REGISTRATION: Final = Check("registration")
@@ -61,12 +69,12 @@ def check_registration(
         return
 
     # What is there: who announced what, whose entries there are, and how it differs from the settings.
-    if drift.is_unregistered(observed):
+    if is_unregistered(observed):
         text = f"it is annotated with {UNREGISTER}: a running service no longer writes it"
         remedy = f"delete it, or remove the annotation: kubectl annotate {where.lower()} {UNREGISTER}-"
         yield _REGISTRATION.warn(where, text, remedy)
-    if foreign := [str(entry["name"]) for entry in drift.foreign(observed)]:
-        text = f"it has entries that do not belong to the service: {listed(foreign)}"
+    if others := [str(entry["name"]) for entry in foreign(observed)]:
+        text = f"it has entries that do not belong to the service: {listed(others)}"
         remedy = "move them to a configuration of their own; this one is deleted with the service"
         yield _REGISTRATION.warn(where, text, remedy)
     if isinstance(desired, Unread):
@@ -76,8 +84,8 @@ def check_registration(
         remedy = "remove it: cks-admission unregister, or kubectl delete it"
         yield _REGISTRATION.problem(where, "it exists, but no rule needs it", remedy)
         return
-    likened = drift.kept(drift.with_bundles(desired, observed), observed, chosen.kept)
-    differences, by = drift.difference(likened, observed), drift.changed_by(observed)
+    likened = kept(with_bundles(desired, observed), observed, chosen.kept)
+    differences, by = difference(likened, observed), changed_by(observed)
     for line in differences:
         written = f"; last written by {by.manager} at {by.time}" if by.manager else ""
         # Whoever else writes it knows neither the cluster's Namespaces nor our labels.

@@ -24,29 +24,13 @@ from webhook.sources.policykeeper import shadowed
 from webhook.sources.policyset import Directories
 
 
-class ClusterPolicyState(Struct, frozen=True):
-    """The state of the cluster that affects the rules.
-
-    namespaces: labels by name. maps: ConfigMaps with policies, by name. natives: the cluster's own policies by
-    name, those with derived rules with their bindings, the others empty. release: the one by whose rules policies are
-    judged. is_static: whether the guard of reserved labels may be in files of the API server.
-    """
-
-    namespaces: Read[Mapping[str, Mapping[str, str]]]
-    maps: Read[Mapping[str, PolicySource]]
-    natives: Read[Mapping[str, list[JsonObject]]]
-    release: Release = NEWEST
-    is_static: bool = True
-
-
 class Desired(Struct, frozen=True):
     """The desired state.
 
     configurations: the webhook configurations that rules need, by kind, and the policy of reserved labels with its
-    binding. policies: names of usable policies. replaced:
-    names of shipped ones whose place others take.
-    refused: why the policies of a source cannot be used, by source. doubts: warnings about policies, a line each.
-    unasked: shadow policies that are not asked about all that they are for.
+    binding. policies: names of usable policies. replaced: names of shipped ones whose place others take. refused: why
+    the policies of a source cannot be used, by source. doubts: warnings about policies, a line each. unasked: shadow
+    policies that are not asked about all that they are for.
     """
 
     catalog: Read[Catalog]
@@ -59,37 +43,56 @@ class Desired(Struct, frozen=True):
     unasked: Sequence[Unasked] = ()
 
 
-async def make(settings: Settings, state: ClusterPolicyState, today: date) -> Desired:
-    """The desired state. Reads files, but does not contact the cluster."""
-    units = [*await Directories(settings.policies.directories).units(state.release)]
-    if not isinstance(state.maps, Unread):
-        data = {name: policy_map.data for name, policy_map in state.maps.items()}
-        units += policyset.configmap_units(settings.cluster.namespace, data, state.release)
+async def make(
+    settings: Settings,
+    namespaces: Read[Mapping[str, Mapping[str, str]]],
+    maps: Read[Mapping[str, PolicySource]],
+    natives: Read[Mapping[str, list[JsonObject]]],
+    today: date,
+    release: Release = NEWEST,
+    *,
+    is_static: bool = True,
+) -> Desired:
+    """The desired state, for what was read of the cluster. Reads files, but does not contact the cluster.
+
+    release: the one by whose rules policies are judged. is_static: whether the guard of reserved labels may be in files
+    of the API server. For the other arguments see InstallationState.
+    """
+    known_labels = {} if isinstance(namespaces, Unread) else namespaces
+    control_plane = [name for name, labels in known_labels.items() if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE]
+    units = [*await Directories(settings.policies.directories).units(release)]
+    if not isinstance(maps, Unread):
+        data = {name: policy_map.data for name, policy_map in maps.items()}
+        units += policyset.configmap_units(settings.cluster.namespace, data, release)
     policies = policyset.updated(
-        policyset.EMPTY, await policyset.read(units, state.release), today, rules.reserved(), state.release
+        policyset.EMPTY, await policyset.read(units, release), today, rules.reserved(), release
     )
-    natives = {} if isinstance(state.natives, Unread) else state.natives
-    native = await policyset.read_native(natives, state.release)
+    native = await policyset.read_native({} if isinstance(natives, Unread) else natives, release)
     try:
         catalog = rules.topologies(settings)
         made = rules.of_policies(settings, policies.files, native=native)
-        ruleset = rules.build(settings, _control_plane(state), made, catalog)
-        in_shadow, unasked = await _shadow(settings, catalog, ruleset, state.release, today)
+        ruleset = rules.build(settings, control_plane, made, catalog)
+        in_shadow, unasked = await _shadow(settings, catalog, ruleset, release, today)
     except SettingsError as error:
         unusable = Unread(f"the settings cannot be used here: {error}")
         return Desired(unusable, unusable, unusable, refused=policies.refused)
     known = (*policies.files.loaded.policies, *native.loaded.policies, *made.shipped)
     doubts = (*map(str, policies.files.loaded.warnings), *native.problems, *rules.unknown_names(settings, made))
     configurations = {str(configuration["kind"]): configuration for configuration in registered(settings, b"", ruleset)}
-    if state.is_static and settings.labels.enforced_by == "static":
+    if is_static and settings.labels.enforced_by == "static":
         configurations = without_guard(configurations)
-    elif rules.enforces_labels(settings, state.release):
-        spec = rules.labels_policy(settings, _control_plane(state), ruleset.exceptions, today)
+    elif rules.enforces_labels(settings, release):
+        spec = rules.labels_policy(settings, control_plane, ruleset.exceptions, today)
         configurations = {**without_guard(configurations), **policy(settings.registration.name, spec)}
+    unknown, parts = None, {"Namespaces": namespaces, "ConfigMaps with policies": maps, "native policies": natives}
+    if policies.refused:
+        unknown = Unread(f"it is unknown what was in force before {listed(list(policies.refused))} was refused")
+    elif unread := [what for what, part in parts.items() if isinstance(part, Unread)]:
+        unknown = Unread(f"{listed(unread)} could not be read")
     return Desired(
         catalog,
         ruleset,
-        _not_known(policies.refused, state) or configurations,
+        unknown or configurations,
         tuple(dict.fromkeys(policy.name for policy in known)),
         made.replaced,
         policies.refused,
@@ -111,17 +114,3 @@ async def _shadow(
     beside = shadow.beside(made, rules.build(own, (), made, catalog), real)
     refused = tuple(f"those in the shadow are refused: {where}: {why}" for where, why in read.refused.items())
     return refused, shadow.unasked(made, beside, real)
-
-
-def _control_plane(state: ClusterPolicyState) -> list[str]:
-    known = {} if isinstance(state.namespaces, Unread) else state.namespaces
-    return [name for name, labels in known.items() if labels.get(CONTROL_PLANE_LABEL) == CONTROL_PLANE]
-
-
-def _not_known(refused: Mapping[str, str], state: ClusterPolicyState) -> Unread | None:
-    """Why the desired registration is unknown; None if it is known."""
-    if refused:
-        return Unread(f"it is unknown what was in force before {listed(list(refused))} was refused")
-    parts = {"Namespaces": state.namespaces, "ConfigMaps with policies": state.maps, "native policies": state.natives}
-    unread = [what for what, read in parts.items() if isinstance(read, Unread)]
-    return Unread(f"{listed(unread)} could not be read") if unread else None

@@ -149,11 +149,20 @@ class PlacerState(Struct, frozen=True):
     fence: Mapping[str, Read[JsonObject | None]] = {}
 
 
-class NamespaceState(Struct, frozen=True):
-    """What is in the Namespace of the service. None means that an object does not exist.
+class InstallationState(Struct, frozen=True):
+    """Everything that was read. None means that an object does not exist.
 
-    maps: ConfigMaps with policies, by name. secret: the data of the Secret with the CA. leaf: of that with the
-    certificate which manage makes for replicas.
+    In the Namespace of the service. maps: ConfigMaps with policies, by name. secret: the data of the Secret with the
+    CA. leaf: of that with the certificate which manage makes for replicas.
+
+    In the cluster. version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook
+    configurations of the service, by kind. others: all other webhook configurations. namespaces: labels by name.
+    natives: the cluster's own policies by name, those with derived rules with their bindings, the others empty.
+    label_writers: what can write labels without the guard being asked, without what the settings trust. components:
+    DaemonSets and Deployments in the Nodes' network or with a priority of the system.
+
+    Of the inquiry. asked_for: the user whose rights were checked, in answers. is_service: whether that is the service's
+    account. probe: None if none was sent. placer: None if nobody is to open gates.
     """
 
     service: Read[JsonObject | None]
@@ -164,18 +173,6 @@ class NamespaceState(Struct, frozen=True):
     secret: Read[Mapping[str, bytes] | None]
     leaf: Read[Mapping[str, bytes] | None]
     maps: Read[Mapping[str, PolicySource]]
-
-
-class ClusterState(Struct, frozen=True):
-    """What is in the cluster.
-
-    version: such as `v1.36.3`. groups: the served API groups, with their versions. own: the webhook configurations of
-    the service, by kind. others: all other webhook configurations. namespaces: labels by name. natives: the
-    cluster's own policies by name, those with derived rules with their bindings, the others empty. label_writers: what
-    can write labels without the guard being asked, without what the settings trust. components: DaemonSets and
-    Deployments in the Nodes' network or with a priority of the system.
-    """
-
     user: Read[UserInfo]
     version: str
     groups: Read[Mapping[str, tuple[str, ...]]]
@@ -187,21 +184,10 @@ class ClusterState(Struct, frozen=True):
     topologies: Read[TopologyObjects]
     label_writers: Read[Sequence[LabelWriter]]
     rights: Read[Rights | None]
-    components: Read[Sequence[Component]] = ()
-
-
-class InstallationState(Struct, frozen=True):
-    """Everything that was read.
-
-    asked_for: the user whose rights were checked. is_service: whether that is the service's account. probe: None if
-    none was sent. placer: None if nobody is to open gates.
-    """
-
-    cluster: ClusterState
-    workspace: NamespaceState
+    components: Read[Sequence[Component]]
     served: Sequence[ShownChain]
     asked_for: str
     is_service: bool
-    rights: Mapping[Right, Read[bool]]
+    answers: Mapping[Right, Read[bool]]
     probe: Read[Probe] | None
-    placer: PlacerState | None = None
+    placer: PlacerState | None

@@ -32,21 +32,19 @@ from webhook.registration.configurations import (
     STATIC,
     UNREGISTER,
     Announcement,
-    announced,
-    guards,
-    owner_reference,
-    policy,
-    registered,
-    without_guard,
-)
-from webhook.registration.drift import (
     BundleOnly,
     Correction,
     Managed,
     WriteTarget,
+    announced,
     changed_by,
     foreign,
+    guards,
     is_unregistered,
+    owner_reference,
+    policy,
+    registered,
+    without_guard,
 )
 
 # A Service includes a process only after a probe found it ready, every 5 s in the chart. Then the endpoints and the

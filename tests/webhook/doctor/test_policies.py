@@ -13,7 +13,7 @@ from support.builders import Json
 from policies.engine.rule import RuleSet
 from webhook.configuration.settings import Settings
 from webhook.doctor.checks import check_policies
-from webhook.doctor.desired import ClusterPolicyState, Desired, make
+from webhook.doctor.desired import Desired, make
 from webhook.doctor.observation import PolicySource, Unread
 
 from .findings import FORBIDDEN, settings
@@ -48,7 +48,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Desired:
     read: Any = (each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
-    return await make(chosen, ClusterPolicyState(*read), _TODAY)
+    return await make(chosen, *read, _TODAY)
 
 
 def _settings(**policies: Any) -> Settings:

@@ -10,7 +10,7 @@ import pytest
 from support.builders import Json
 
 from webhook.configuration.settings import KeptRequirement
-from webhook.registration.drift import (
+from webhook.registration.configurations import (
     BundleOnly,
     Correction,
     Managed,

@@ -29,11 +29,9 @@ from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor import connection, processes
 from webhook.doctor.observation import (
-    ClusterState,
     Component,
     Endpoint,
     InstallationState,
-    NamespaceState,
     PlacerState,
     PolicySource,
     Probe,
@@ -91,29 +89,31 @@ class Inquiry(NamedTuple):
 async def examine(api: ApiClient, settings: Settings, needed: Sequence[Right], asked: Inquiry) -> InstallationState:
     """The observed state. needed: the rights to check. Raises ClusterError if the API server cannot be reached."""
     version = str((await send(api, Call("GET", "/version", seconds=SECONDS))).get("gitVersion", ""))
-    cluster, workspace = await asyncio.gather(_cluster(api, settings, version), _workspace(api, settings))
-    targets = connection.targets(settings, workspace.service, workspace.slices)
-    served, answers, probed, placed = await asyncio.gather(
+    cluster, workspace = await asyncio.gather(_cluster(api, settings), _workspace(api, settings))
+    targets = connection.targets(settings, workspace["service"], workspace["slices"])
+    served, answers, probe, placer = await asyncio.gather(
         asyncio.gather(*map(_served, targets)),
-        _answers(api, processes.rights_to_check(needed, cluster.groups), asked.account),
+        _answers(api, processes.rights_to_check(needed, cluster["groups"]), asked.account),
         tried(_probed(api, asked.probed), "") if asked.probed else asyncio.sleep(0),
         _placer(api, settings),
     )
-    own = "the account that asks" if isinstance(cluster.user, Unread) else cluster.user.username
+    own = "the account that asks" if isinstance(cluster["user"], Unread) else cluster["user"].username
     user = own if asked.account is None else _ACCOUNT + ":".join(asked.account)
-    is_service = asked.is_service or user.startswith(_ACCOUNT)
-    return InstallationState(cluster, workspace, served, user, is_service, answers, probed, placed)
+    return InstallationState(
+        **cluster, **workspace, version=version, served=served, asked_for=user, answers=answers, probe=probe,
+        is_service=asked.is_service or user.startswith(_ACCOUNT), placer=placer,
+    )  # fmt: skip
 
 
 async def _gathered(**reading: Awaitable[Any]) -> dict[str, Any]:
     return dict(zip(reading, await asyncio.gather(*reading.values()), strict=True))
 
 
-async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterState:
+async def _cluster(api: ApiClient, settings: Settings) -> dict[str, Any]:
     name = settings.registration.name
     plurals = CONFIGURATIONS | (POLICIES if settings.registration.apply else {})
     own = {kind: tried(one(api, path(kind, name)), f"get {plural} {name}") for kind, plural in plurals.items()}
-    found = await _gathered(
+    return await _gathered(
         own=_gathered(**own),
         user=tried(_user(api), "create selfsubjectreviews"),
         groups=tried(_groups(api), "get /apis"),
@@ -126,7 +126,6 @@ async def _cluster(api: ApiClient, settings: Settings, version: str) -> ClusterS
         rights=tried(_rights(api), "list roles, clusterroles and their bindings"),
         components=tried(components(api), "list daemonsets and deployments"),
     )
-    return ClusterState(version=version, **found)
 
 
 async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
@@ -145,7 +144,7 @@ async def _placer(api: ApiClient, settings: Settings) -> PlacerState | None:
     return PlacerState(**found)
 
 
-async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
+async def _workspace(api: ApiClient, settings: Settings) -> dict[str, Any]:
     namespace, service, secret = settings.cluster.namespace, settings.registration.service, settings.tls.secret
     lease = settings.cluster.lease
 
@@ -169,7 +168,7 @@ async def _workspace(api: ApiClient, settings: Settings) -> NamespaceState:
         leaf=read(_secret(api, secrets, leaf), f"list secrets {leaf}"),
         maps=read(_maps(api, maps, settings), "list configmaps"),
     )
-    return NamespaceState(the_service, **found)
+    return {"service": the_service, **found}
 
 
 async def _user(api: ApiClient) -> UserInfo:

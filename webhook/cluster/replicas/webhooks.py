@@ -17,8 +17,7 @@ from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Following, Reflector
-from webhook.registration.configurations import UNREGISTER, closed_paths
-from webhook.registration.drift import MANAGER, is_unregistered
+from webhook.registration.configurations import MANAGER, UNREGISTER, closed_paths, is_unregistered
 from webhook.registration.resources import ADMISSION, API_VERSION, CONFIGURATIONS, POLICIES
 
 _KINDS = {**CONFIGURATIONS, **POLICIES}

@@ -199,12 +199,10 @@ class Registrar:
         if registration.apply and not watch.synced and (inputs.replicas is not None or enforced):
             self._withhold([])
             return False  # what is registered already must not be taken for new
+        withheld: list[str] = []
         if inputs.replicas is not None and registration.apply:
-            remaining, withheld = announced(configurations, self._webhooks.state.current, inputs.replicas)
-            self._withhold(withheld)
-            configurations = remaining
-        else:
-            self._withhold([])
+            configurations, withheld = announced(configurations, watch.current, inputs.replicas)
+        self._withhold(withheld)
         if registration.apply and watch.synced:
             spec = rules.labels_policy(
                 inputs.settings, inputs.namespaces, self._ruleset.exceptions, self._clock.now().date()

@@ -47,8 +47,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces: Any = ()) -> Desired:
-    read: Any = (each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
-    return await make(chosen, *read, _TODAY)
+    places, texts, own = (each if isinstance(each, Unread) else dict(each) for each in (namespaces, maps, natives))
+    return await make(chosen, places, texts, own, _TODAY)
 
 
 def _settings(**policies: Any) -> Settings:

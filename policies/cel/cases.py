@@ -34,7 +34,7 @@ from policies.cel.cost import POLICY_LIMIT
 from policies.cel.environment import STORED, Dialect
 from policies.cel.kubernetes import admission
 from policies.cel.library.authorizer import Check, CheckAnswer
-from policies.cel.library.format import Format
+from policies.cel.library.texts import Format
 from policies.cel.patchtypes import JSON_PATCH, OBJECT, JSONPatch, ObjectValue
 from policies.cel.program import Composition, Program, Variables, compile_expression
 from policies.cel.syntax.source import CompileError

@@ -26,10 +26,7 @@ from policies.cel.environment import (
     Overload,
     merged,
 )
-from policies.cel.library import authorizer, lists, quantity, regex, semver, strings
-from policies.cel.library import format as format_
-from policies.cel.library.conversion import CONVERSION, INT_TO_DURATION, TIME
-from policies.cel.library.network import CIDRS, CIDRS_1, IPS, JSONPATCH, URLS
+from policies.cel.library import authorizer, lists, quantity, regex, strings, texts
 from policies.cel.library.operators import ARITHMETIC, OPTIONAL, RELATIONS, comparisons
 from policies.cel.types import BOOL, DYN, INT, STRING, TIMESTAMP, Kind, Type, list_of, map_of, struct
 from policies.kubernetes.release import V1_37, V1_38, Release
@@ -80,7 +77,7 @@ FORMER = (
         _was(strings.TEXT, "starts_with_string", "ends_with_string", cost=cost.of_first),
     ),
     Former(V1_37, "`matches(text, pattern)` costs 1, as a call.", _was(regex.LIBRARY, "matches", cost=1)),
-    Former(V1_37, "`duration` takes an int, which then fails.", {"duration": (INT_TO_DURATION,)}),
+    Former(V1_37, "`duration` takes an int, which then fails.", {"duration": (strings.INT_TO_DURATION,)}),
     Former(
         V1_37,
         "`lists.range` gives an empty list for a negative size, and has no limit of its own.",
@@ -98,9 +95,9 @@ FORMER = (
 """The latest first: what differed before an older release takes the place of what differed before a newer one."""
 
 
-STANDARD = (RELATIONS, ARITHMETIC, CONVERSION, strings.TEXT, TIME)
+STANDARD = (RELATIONS, ARITHMETIC, strings.CONVERSION, strings.TEXT, strings.TIME)
 KUBERNETES = (
-    URLS,
+    texts.URLS,
     regex.LIBRARY,
     lists.LISTS,
     authorizer.LIBRARY,
@@ -108,14 +105,14 @@ KUBERNETES = (
     quantity.LIBRARY,
     strings.STRINGS,
     lists.SETS,
-    IPS,
-    CIDRS,
-    format_.LIBRARY,
+    texts.IPS,
+    texts.CIDRS,
+    texts.FORMATS,
     lists.COMPREHENSIONS,
-    semver.LIBRARY,
+    texts.SEMVERS,
     lists.CEL_LISTS,
     lists.VERSION_1,
-    CIDRS_1,
+    texts.CIDRS_1,
 )
 
 _STRINGS = list_of(STRING)
@@ -188,7 +185,7 @@ def admission(
     >>> sorted(admission(params=False).variables)[:3]
     ['authorizer', 'authorizer.requestResource', 'namespaceObject']
     """
-    known = (*STANDARD, *KUBERNETES, *((JSONPATCH,) if patch_types else ()))
+    known = (*STANDARD, *KUBERNETES, *((texts.JSONPATCH,) if patch_types else ()))
     libraries = [library for library in known if dialect.knows(library)]
     variables = {
         "object": DYN,

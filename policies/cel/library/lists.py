@@ -223,7 +223,7 @@ def _total(kind: type, items: list[Value], start: Value = 0) -> Value:
     for item in items:
         if item.__class__ is not kind:
             raise no_such_overload()
-        total = add(total, item)
+        total = total + item if kind is float else add(total, item)
     return total
 
 

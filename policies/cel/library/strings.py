@@ -296,13 +296,14 @@ def last_index_of_anywhere(text: str, part: str, offset: int) -> int:
     return _last_index_of(text, part, offset) if part else offset
 
 
-def _last_index_of(text: str, part: str, *offsets: int) -> int:
-    offset = offsets[0] if offsets else len(text)
+def _last_index_of(text: str, part: str, offset: int | None = None) -> int:
+    if offset is None:
+        return _find_last(text, part) if part else len(text)
     if offset < 0:
         raise _out_of_range(offset)
     if not part:
         return min(offset, len(text))
-    return -1 if offsets and offset >= len(text) else _find_last(text[: offset + len(part)], part)
+    return -1 if offset >= len(text) else _find_last(text[: offset + len(part)], part)
 
 
 def _find_last(text: str, part: str) -> int:
@@ -333,9 +334,10 @@ def _split(text: str, separator: str, count: int = -1) -> list[str]:
     return [*text[: count - 1], text[count - 1 :]]
 
 
-def _substring(text: str, start: int, *ends: int) -> str:
-    end = ends[0] if ends else len(text)
-    if ends and start > end:
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    if end is None:
+        end = len(text)
+    elif start > end:
         raise CelError(f"invalid substring range. start: {start}, end: {end}")
     if not 0 <= start <= len(text):
         raise _out_of_range(start)

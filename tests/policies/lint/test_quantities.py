@@ -11,39 +11,20 @@ def _found(expression: str, **more: object) -> list[tuple[str, str]]:
     return [(each.message.partition(" is a quantity")[0], each.remedy) for each in findings if "quantity-" in each.id]
 
 
+_CPU, _KEY, _MEMORY = "c.resources.limits.cpu", "c.resources.limits['cpu']", "c.resources.limits.memory"
+_REQUEST, _GPU = "c.resources.requests.cpu", 'c.?resources.limits[?"nvidia.com/gpu"].orValue({})'
+_TEXT = _GPU.format("'0'")
+
+
 @pytest.mark.parametrize(
     ("expression", "found", "remedy"),
     [
-        (
-            'c.?resources.limits[?"nvidia.com/gpu"].orValue(0) <= 4',
-            'c.?resources.limits[?"nvidia.com/gpu"].orValue(0)',
-            "quantity(c.?resources.limits[?\"nvidia.com/gpu\"].orValue('0')).compareTo(quantity('4')) <= 0",
-        ),
-        (
-            "2 > c.resources.limits.cpu",
-            "c.resources.limits.cpu",
-            "quantity(c.resources.limits.cpu).compareTo(quantity('2')) < 0",
-        ),
-        (
-            "c.resources.limits['cpu'] == 2.5",
-            "c.resources.limits['cpu']",
-            "quantity(c.resources.limits['cpu']).compareTo(quantity('2.5')) == 0",
-        ),
-        (
-            "c.resources.limits.memory < '2Gi'",
-            "c.resources.limits.memory",
-            "quantity(c.resources.limits.memory).compareTo(quantity('2Gi')) < 0",
-        ),
-        (
-            "c.resources.limits.cpu >= c.resources.requests.cpu",
-            "c.resources.limits.cpu",
-            "quantity(c.resources.limits.cpu).compareTo(quantity(c.resources.requests.cpu)) >= 0",
-        ),
-        (
-            "c.resources.limits.cpu != size(c.name)",
-            "c.resources.limits.cpu",
-            "quantity(c.resources.limits.cpu).compareTo(quantity(string(size(c.name)))) != 0",
-        ),
+        (f"{_GPU.format(0)} <= 4", _GPU.format(0), f"quantity({_TEXT}).compareTo(quantity('4')) <= 0"),
+        (f"2 > {_CPU}", _CPU, f"quantity({_CPU}).compareTo(quantity('2')) < 0"),
+        (f"{_KEY} == 2.5", _KEY, f"quantity({_KEY}).compareTo(quantity('2.5')) == 0"),
+        (f"{_MEMORY} < '2Gi'", _MEMORY, f"quantity({_MEMORY}).compareTo(quantity('2Gi')) < 0"),
+        (f"{_CPU} >= {_REQUEST}", _CPU, f"quantity({_CPU}).compareTo(quantity({_REQUEST})) >= 0"),
+        (f"{_CPU} != size(c.name)", _CPU, f"quantity({_CPU}).compareTo(quantity(string(size(c.name)))) != 0"),
     ],
 )
 def test_wrong_comparisons_and_what_works(expression: str, found: str, remedy: str) -> None:

@@ -96,35 +96,36 @@ OTHERS = "others"
 """The rest of them."""
 
 
+def _makers(registry: CollectorRegistry) -> tuple[partial[Counter], partial[Gauge], partial[Histogram]]:
+    """What makes metrics of a registry, whose names all begin with `cks_admission_`."""
+    prefix = "cks_admission"
+    return (
+        partial(Counter, namespace=prefix, registry=registry),
+        partial(Gauge, namespace=prefix, registry=registry),
+        partial(Histogram, namespace=prefix, registry=registry),
+    )
+
+
 class RuleMetrics:
     """What rules decide, how long that takes, and how near policies come to the limits of cost and time."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        counter = partial(Counter, registry=registry)
+        counter, gauge, _ = _makers(registry)
         self.decisions = counter(
-            "cks_admission_decisions_total",
+            "decisions_total",
             "Decisions of rules: admit, patch, deny, warn, audit, excepted or error; of at most 200 and `others`.",
             ("phase", "rule", "operation", "verdict"),
         )
         self.exceptions_used = counter(
-            "cks_admission_exceptions_used_total",
-            "Decisions in which an exception let a request pass a rule.",
-            ("exception", "rule"),
+            "exceptions_used_total", "Decisions in which an exception let a request pass a rule.", ("exception", "rule")
         )
-        self.evaluations = counter(
-            "cks_admission_rule_evaluations_total", "Evaluations of a rule or policy.", ("rule",)
-        )
-        self.seconds = counter("cks_admission_rule_seconds_total", "Seconds that these evaluations took.", ("rule",))
-        self.policy_overtime = counter(
-            "cks_admission_policy_overtime_total",
-            "Reviews whose time ended in this policy.",
-            ("policy",),
-        )
-        self.budget = Gauge(
-            "cks_admission_policy_budget_used_ratio",
+        self.evaluations = counter("rule_evaluations_total", "Evaluations of a rule or policy.", ("rule",))
+        self.seconds = counter("rule_seconds_total", "Seconds that these evaluations took.", ("rule",))
+        self.policy_overtime = counter("policy_overtime_total", "Reviews whose time ended in this policy.", ("policy",))
+        self.budget = gauge(
+            "policy_budget_used_ratio",
             "The largest part of a cost limit of CEL that an evaluation of the policy has used, from some 0.1 on.",
             ("policy",),
-            registry=registry,
         )
         self.times = RuleTimes()
         # The rules with series of their own: the first that come, for as long as they are in force.
@@ -204,28 +205,27 @@ class ShadowMetrics:
     """The metrics of shadow policies. expression_faults: those of all policies."""
 
     def __init__(self, registry: CollectorRegistry, expression_faults: Counter) -> None:
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        counter, gauge, _ = _makers(registry)
         self.expression_faults = expression_faults
         self._counted: set[str] = set()
         self.decisions = counter(
-            "cks_admission_shadow_decisions_total",
+            "shadow_decisions_total",
             "Requests by what a shadow policy would make of them: same, refuse, admit or warn; for at most 100 "
             "policies.",
             ("policy", "outcome"),
         )
         self.reviews = counter(
-            "cks_admission_shadow_reviews_total",
+            "shadow_reviews_total",
             "Reviews for shadow policies: judged, dropped for want of time, late if it took too long, failed.",
             ("outcome",),
         )
-        self.policies = gauge("cks_admission_shadow_policies", "Shadow policies.")
+        self.policies = gauge("shadow_policies", "Shadow policies.")
         self.unasked = gauge(
-            "cks_admission_shadow_policies_not_asked",
+            "shadow_policies_not_asked",
             "Shadow policies that do not see all of their requests: their counts are too low.",
         )
         self.refused = gauge(
-            "cks_admission_shadow_policies_refused",
-            "1 while the newest content of a directory of shadow policies is refused.",
+            "shadow_policies_refused", "1 while the newest content of a directory of shadow policies is refused."
         )
 
     def count(self, policy: str, outcome: str) -> None:
@@ -258,47 +258,39 @@ class Placing:
     """The metrics of placing gangs. sizes: how much the placer knows, by kind; None in processes without one."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
-        histogram = partial(Histogram, registry=registry)
+        counter, gauge, histogram = _makers(registry)
         self.sizes: Callable[[], Mapping[str, int]] | None = None
         self.ways = counter(
-            "cks_admission_placed_templates_total",
-            "Templates and Pods with a placement, by who keeps their Pods together.",
-            ("way",),
+            "placed_templates_total", "Templates and Pods with a placement, by who keeps their Pods together.", ("way",)
         )
         self.flawed = gauge(
-            "cks_admission_fabric_flawed_nodes",
+            "fabric_flawed_nodes",
             "Nodes with a flaw of the network, by kind: slow, miswired, split, incomplete or mixed; in the process "
             "that leads.",
             ("kind",),
         )
         self.leading = gauge(
-            "cks_admission_placer_leading",
-            "1 in the placer that leads and knows the cluster, so that it opens gates; 0 in others.",
+            "placer_leading", "1 in the placer that leads and knows the cluster, so that it opens gates; 0 in others."
         )
         self._waiting = gauge(
-            "cks_admission_gangs_waiting",
+            "gangs_waiting",
             "Gangs that wait, by level and age: below 1m, 5m, 15m, 1h, or over; in the placer that leads.",
             ("level", "age"),
         )
         self._overdue = gauge(
-            "cks_admission_gangs_overdue",
+            "gangs_overdue",
             "Gangs that wait for longer than topology.patienceSeconds although room was there; in the leading placer.",
         )
         self._opening = histogram(
-            "cks_admission_gang_opening_seconds",
+            "gang_opening_seconds",
             "Time from the last Pod of a gang to the opening of its gates.",
             buckets=_OPENING_BUCKETS,
         )
         self.opened = counter(
-            "cks_admission_pods_opened_total",
-            "Gates of Pods: opened, gone (the Pod had changed) or refused.",
-            ("outcome",),
+            "pods_opened_total", "Gates of Pods: opened, gone (the Pod had changed) or refused.", ("outcome",)
         )
-        self._looks = histogram(
-            "cks_admission_placer_look_seconds", "Time to decide which gangs start.", buckets=BUCKETS
-        )
-        self.objects = gauge("cks_admission_placer_objects", "What the placer knows: node, pod or gang.", ("kind",))
+        self._looks = histogram("placer_look_seconds", "Time to decide which gangs start.", buckets=BUCKETS)
+        self.objects = gauge("placer_objects", "What the placer knows: node, pod or gang.", ("kind",))
 
     def look(self, look: Look, seconds: float, now: float) -> None:
         """Count what was decided. now: seconds since the epoch."""
@@ -321,28 +313,28 @@ class AuditMetrics:
     """The metrics of the last audit; of several parts the sum, the earliest end and the longest time."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, registry=registry)
+        _, gauge, _ = _makers(registry)
         self.ended = gauge(
-            "cks_admission_audit_end_timestamp_seconds",
+            "audit_end_timestamp_seconds",
             "When the last audit ended, in Unix time; before the first one, when its ConfigMap was made; 0 if unknown.",
         )
-        self.seconds = gauge("cks_admission_audit_duration_seconds", "How long the last audit took.")
-        self.objects = gauge("cks_admission_audit_objects", "Objects that the last audit judged.")
+        self.seconds = gauge("audit_duration_seconds", "How long the last audit took.")
+        self.objects = gauge("audit_objects", "Objects that the last audit judged.")
         self.unreadable = gauge(
-            "cks_admission_audit_unreadable_kinds", "Kinds whose objects the last audit could not read completely."
+            "audit_unreadable_kinds", "Kinds whose objects the last audit could not read completely."
         )
         self.findings = gauge(
-            "cks_admission_audit_findings",
+            "audit_findings",
             "Objects about which the last audit found something, by policy and verdict; for at most 100 policies.",
             ("policy", "verdict"),
         )
         self.reports = gauge(
-            "cks_admission_audit_reports",
+            "audit_reports",
             "Reports that the last audit has written, removed, left unchanged, or that the API server refused.",
             ("outcome",),
         )
         self.events = gauge(
-            "cks_admission_audit_events",
+            "audit_events",
             "Events about reports that the last audit has written, omitted as too many, or failed to write.",
             ("outcome",),
         )
@@ -387,133 +379,120 @@ class Metrics:
 
     def __init__(self, role: str = "replica") -> None:
         self.registry = CollectorRegistry()
-        counter = partial(Counter, registry=self.registry)
-        gauge = partial(Gauge, registry=self.registry)
+        counter, gauge, histogram = _makers(self.registry)
         self.requests = counter(
-            "cks_admission_requests_total", "AdmissionReviews answered.", ("phase", "operation", "allowed", "dry_run")
+            "requests_total", "AdmissionReviews answered.", ("phase", "operation", "allowed", "dry_run")
         )
-        self.duration = Histogram(
-            "cks_admission_request_duration_seconds",
+        self.duration = histogram(
+            "request_duration_seconds",
             "Time from the whole body read to the answer built.",
             ("phase",),
             buckets=BUCKETS,
-            registry=self.registry,
         )
-        self.in_flight = gauge("cks_admission_requests_in_flight", "AdmissionReviews being received or answered.")
-        self.bytes_in_flight = gauge("cks_admission_bytes_in_flight", "Bytes of bodies being received or answered.")
-        self.connections = gauge("cks_admission_connections", "Connections to the TLS port.")
+        self.in_flight = gauge("requests_in_flight", "AdmissionReviews being received or answered.")
+        self.bytes_in_flight = gauge("bytes_in_flight", "Bytes of bodies being received or answered.")
+        self.connections = gauge("connections", "Connections to the TLS port.")
         self.no_room = counter(
-            "cks_admission_no_room_total",
+            "no_room_total",
             "Calls and connections refused, or closed for another, by the limit that was reached.",
             ("limit",),
         )
         self.rejected_calls = counter(
-            "cks_admission_rejected_calls_total",
-            "Calls answered with an HTTP error instead of an AdmissionReview.",
-            ("status",),
+            "rejected_calls_total", "Calls answered with an HTTP error instead of an AdmissionReview.", ("status",)
         )
-        self.patch_operations = counter("cks_admission_patch_operations_total", "JSON Patch operations sent.")
+        self.patch_operations = counter("patch_operations_total", "JSON Patch operations sent.")
         self.lookups = counter(
-            "cks_admission_lookups_total",
+            "lookups_total",
             "Namespaces read, parameters waited for and authorization checks asked of the API server: found or failed.",
             ("outcome",),
         )
         self.postponed = counter(
-            "cks_admission_postponed_reviews_total",
-            "Reviews that took too long for the event loop and went to the child process.",
+            "postponed_reviews_total", "Reviews that took too long for the event loop and went to the child process."
         )
         self.heavy = counter(
-            "cks_admission_child_reviews_total",
+            "child_reviews_total",
             "Reviews given to the child process: answered, or ended with the process.",
             ("outcome",),
         )
-        self.heavy_waiting = gauge("cks_admission_child_reviews_waiting", "Reviews that wait for the child process.")
-        self.policies = gauge("cks_admission_policies", "Admission policies in force, by kind.", ("kind",))
+        self.heavy_waiting = gauge("child_reviews_waiting", "Reviews that wait for the child process.")
+        self.policies = gauge("policies", "Admission policies in force, by kind.", ("kind",))
         self.policy_reloads = counter(
-            "cks_admission_policy_reloads_total",
+            "policy_reloads_total",
             "Times that policies were read after a change: loaded, or refused at least in part.",
             ("outcome",),
         )
         self.policies_refused = gauge(
-            "cks_admission_policies_refused", "1 while the newest content of a source of policies is refused; else 0."
+            "policies_refused", "1 while the newest content of a source of policies is refused; else 0."
         )
         self.expression_faults = counter(
-            "cks_admission_expression_faults_total",
-            "Evaluations in which generated code failed although the expression has a value.",
+            "expression_faults_total", "Evaluations in which generated code failed although the expression has a value."
         )
-        self.loop_lag = Histogram(
-            "cks_admission_loop_lag_seconds",
-            "Delay of a task of the event loop, ten times a second.",
-            buckets=LAG_BUCKETS,
-            registry=self.registry,
+        self.loop_lag = histogram(
+            "loop_lag_seconds", "Delay of a task of the event loop, ten times a second.", buckets=LAG_BUCKETS
         )
         self.collections = counter(
-            "cks_admission_gc_collections_total",
+            "gc_collections_total",
             "Runs of the garbage collector, except over the newest objects alone.",
             ("generation",),
         )
         self.collection_seconds = counter(
-            "cks_admission_gc_seconds_total", "Seconds that these runs took; nothing else runs then.", ("generation",)
+            "gc_seconds_total", "Seconds that these runs took; nothing else runs then.", ("generation",)
         )
         self.certificate_expiry = gauge(
-            "cks_admission_certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time."
+            "certificate_expiry_timestamp_seconds", "When the served certificate expires, in Unix time."
         )
         self.authority_expiry = gauge(
-            "cks_admission_authority_expiry_timestamp_seconds",
+            "authority_expiry_timestamp_seconds",
             "When the CA expires that signs the served certificate, in Unix time; only where the service has one.",
         )
-        self.leader = gauge("cks_admission_leader", "1 while this replica holds the lease; else 0.")
+        self.leader = gauge("leader", "1 while this replica holds the lease; else 0.")
         self.entries_withheld = gauge(
-            "cks_admission_registration_entries_withheld",
+            "registration_entries_withheld",
             "1 while webhook entries that fail closed are not registered, since a replica does not know them; else 0.",
         )
         self.registrations = counter(
-            "cks_admission_registrations_total",
+            "registrations_total",
             "Webhook configurations written: for a change here, or to repair what somebody else changed; or failed.",
             ("outcome",),
         )
         self.configuration_reloads = counter(
-            "cks_admission_configuration_reloads_total",
+            "configuration_reloads_total",
             "Times that the configuration or files with topologies were read after a change: loaded or refused.",
             ("outcome",),
         )
         self.configuration_refused = gauge(
-            "cks_admission_configuration_refused",
+            "configuration_refused",
             "1 while the newest configuration or files with topologies are not in force; else 0.",
         )
         self.watch_age = gauge(
-            "cks_admission_watch_age_seconds",
+            "watch_age_seconds",
             "Time since the API server last proved that the known objects of a kind are up to date.",
             ("resource",),
         )
-        self.silence = gauge(
-            "cks_admission_api_server_silence_seconds", "Time since the API server last answered any list or watch."
-        )
+        self.silence = gauge("api_server_silence_seconds", "Time since the API server last answered any list or watch.")
         self.rules = RuleMetrics(self.registry)
         self.placing = Placing(self.registry)
         self.log_lines_lost = counter(
-            "cks_admission_log_lines_lost_total", "Log lines that were left out, since they could not be written."
+            "log_lines_lost_total", "Log lines that were left out, since they could not be written."
         )
         self.decision_records = counter(
-            "cks_admission_decision_records_total", "Records for the decision log: written, or lost.", ("outcome",)
+            "decision_records_total", "Records for the decision log: written, or lost.", ("outcome",)
         )
         self.refusal_events = counter(
-            "cks_admission_refusal_events_total",
+            "refusal_events_total",
             "Events about refusals on the workloads of controllers: written, dropped as too many waited, or failed.",
             ("outcome",),
         )
         self.traces_sent = counter(
-            "cks_admission_traces_total",
-            "Traces of reviews: sent, or lost since the receiver did not take them.",
-            ("outcome",),
+            "traces_total", "Traces of reviews: sent, or lost since the receiver did not take them.", ("outcome",)
         )
         self.shadow = ShadowMetrics(self.registry, self.expression_faults)
         self.audits = AuditMetrics(self.registry)
-        gauge("cks_admission_build_info", "Always 1.", ("version", "python", "role")).labels(
+        gauge("build_info", "Always 1.", ("version", "python", "role")).labels(
             VERSION, platform.python_version(), role
         ).set(1)
         self._kubernetes = gauge(
-            "cks_admission_kubernetes_info",
+            "kubernetes_info",
             "Always 1: the API server's version, the release as which policies are judged, and whether that is proven.",
             ("release", "version", "proven"),
         )

@@ -17,7 +17,7 @@ from support.service.reviews import REFUSAL, answer_of, body, refused_body
 from support.service.wire import connected, head
 
 from webhook.certificates import Upkeep
-from webhook.http.connections import KEEP_ALIVE
+from webhook.http.app import KEEP_ALIVE
 from webhook.metrics import Metrics
 from webhook.version import VERSION
 

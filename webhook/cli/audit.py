@@ -13,10 +13,8 @@ import click
 
 from policies.engine.facts import StaticFacts
 from policies.kubernetes.release import NEWEST
-from webhook.audit import rules as auditrules
-from webhook.audit.audit import Audit
+from webhook.audit.audit import ANYBODY, Audit, as_sent, audit_rules
 from webhook.audit.finding import WHOLE, AuditError, Owners, Part
-from webhook.audit.rules import ANYBODY, as_sent
 from webhook.cli import options
 from webhook.cli.auditreport import AuditReport, Inquiry, tell
 from webhook.cli.exits import InputError, reading
@@ -103,7 +101,7 @@ async def _of_files(asked: Inquiry, today: date) -> int:
     """Judge the objects in files and print what is found. The exit code. Raises InputError and SettingsError."""
     written = options.policy_files(asked.settings, today, drafts=True)
     release = asked.settings.policies.release or NEWEST
-    rules = auditrules.made(asked.settings, written or EMPTY.files._replace(release=release))
+    rules = audit_rules(asked.settings, written or EMPTY.files._replace(release=release))
     tell(rules.silent, rules.doubts)
     owners = Owners()
     work = Audit(rules, written.facts(today) if written else StaticFacts(today), None, owners)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from webhook.audit.audit import NotAuditable
 from webhook.audit.finding import Judged, Part, Verdict, count
-from webhook.audit.rules import NotAuditable
 from webhook.cli.findings import LINES, Finding, Level, Report, Result
 from webhook.cli.judging import path_steps
 from webhook.cli.output import say, style

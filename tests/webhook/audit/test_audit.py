@@ -15,10 +15,9 @@ from policies.engine.facts import StaticFacts
 from policies.engine.request import AdmissionRequest, GroupVersionResource
 from policies.engine.rule import PolicyException, RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
-from webhook.audit import audit, rules
-from webhook.audit.audit import Audit
+from webhook.audit import audit
+from webhook.audit.audit import Audit, as_sent, audit_rules, creation
 from webhook.audit.finding import WHOLE, Finding, Part, Subject
-from webhook.audit.rules import as_sent, creation
 from webhook.configuration.settings import Settings
 from webhook.limits import Limits, limited
 from webhook.sources import policyfiles
@@ -26,7 +25,7 @@ from webhook.sources.policyset import EMPTY
 
 _FACTS = StaticFacts(date(2026, 3, 1), {"cp": {CONTROL_PLANE_LABEL: CONTROL_PLANE}})
 _PACKS = {"packs": OFF}
-_RULES = rules.made(Settings.model_validate(_PACKS), EMPTY.files)
+_RULES = audit_rules(Settings.model_validate(_PACKS), EMPTY.files)
 _RESERVED = {"foo.coreweave.cloud/a": "1", "foo.coreweave.cloud/b": "2"}
 _OWNER = {"apiVersion": "v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}
 _SUMMARY = "Namespaces `*.coreweave.cloud` or `*.coreweave.com` are not allowed"
@@ -117,7 +116,7 @@ async def test_a_policy_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> 
         return limited(Limits(memory=2**30, seconds=0))  # any long call takes longer
 
     monkeypatch.setattr(audit, "limited", briefly)
-    work = Audit(rules.made(Settings.model_validate(_PACKS), files), _FACTS)
+    work = Audit(audit_rules(Settings.model_validate(_PACKS), files), _FACTS)
     request = _request("ConfigMap")
     request = replace(request, object={**(request.object or {}), "data": {"text": "a" * 9999}})
     said = [[(finding.policy, finding.verdict) for finding in (await work.judged(request)).findings] for _ in range(5)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from webhook.audit.rules import reason
+from webhook.audit.audit import reason
 from webhook.sources import policyfiles
 
 _USER = "request.userInfo, which only a request has"

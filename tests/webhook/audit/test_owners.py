@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from policies.engine.request import AdmissionRequest, GroupVersionResource, Owner
+from webhook.audit.audit import creation
 from webhook.audit.finding import Owners, Scope
-from webhook.audit.rules import creation
 
 
 def _owned(kind: str, name: str, by: tuple[str, str] | None, namespace: str = "a") -> dict[str, Any]:

@@ -15,10 +15,8 @@ from policies.engine.request import JsonObject, Owner
 from policies.engine.rule import Rule, RuleSet
 from policies.kubernetes.release import Release
 from policies.kubernetes.spelling import closest
-from webhook.audit import rules as auditrules
-from webhook.audit.audit import Audit
+from webhook.audit.audit import Audit, audit_rules, creation
 from webhook.audit.finding import WHOLE, AuditError, Judged, Owners, Part
-from webhook.audit.rules import creation
 from webhook.cluster.api.call import Connection
 from webhook.cluster.api.discovery import ServedResource, served
 from webhook.cluster.facts.facts import ClusterFacts
@@ -166,7 +164,7 @@ async def auditing(api: Connection, settings: Settings, qps: float, part: Part =
         owners = Owners(read)
         files, refused = await _files(settings, cluster)
         native = await _natives(lister, settings, files.release)
-        made = auditrules.made(settings, files, native.loaded)
+        made = audit_rules(settings, files, native.loaded)
         await cluster.facts.parameters.follow(made.parameters)
         audit = Audit(made, cluster.facts.known, cluster.facts.read, owners)
         doubts = (*refused, *native.problems, *made.doubts, *cluster.unsynced())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies.engine.request import GroupVersionResource
-from webhook.audit import rules
+from webhook.audit.audit import audit_rules
 from webhook.audit.finding import AuditError
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.inspection.auditing import units
@@ -15,7 +15,7 @@ from webhook.sources.policyset import EMPTY
 
 _SETTINGS = Settings()
 _WORKLOADS = workload_table(_SETTINGS)
-_RULES = rules.made(_SETTINGS, EMPTY.files)
+_RULES = audit_rules(_SETTINGS, EMPTY.files)
 
 
 def _served(group: str, version: str, plural: str, kind: str, *, namespaced: bool = True) -> ServedResource:
@@ -68,7 +68,7 @@ def test_namespaces_and_kinds_are_chosen(kinds: tuple[str, ...], namespaces: str
 
 def test_a_kind_without_a_rule_is_left_out() -> None:
     """Of several kinds those are listed that a rule is about; if there is none, or no such kind, that is told."""
-    silent = rules.made(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files).ruleset
+    silent = audit_rules(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files).ruleset
 
     assert [unit.key for unit in units(_CLUSTER, silent, _WORKLOADS, (), ("pods", "events"))] == ["/api/v1/pods"]
     with pytest.raises(AuditError, match="--kind events: no rule or policy is about it"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 
 from msgspec import Struct
 
@@ -62,26 +62,12 @@ class Program:
     generator only costs time. `on_fault` is called for each, with the exception that the function raised.
     """
 
-    __slots__ = (
-        "_function",
-        "_generated",
-        "_reads_variables",
-        "_steps",
-        "_tree",
-        "dialect",
-        "faults",
-        "on_fault",
-        "source",
-        "type",
-    )
-
     def __init__(self, source: Source, type_: Type, steps: Step, tree: Node | None, dialect: Dialect = NEW) -> None:
         self.source = source
         self.dialect = dialect
         self.type = type_
         self._steps = steps
         self._tree = tree  # until the function is generated from it; None if there shall be none
-        self._generated: Generated | None = None
         self._function: Function | None = _unloaded
         self._reads_variables = False
         self.faults = 0
@@ -153,18 +139,11 @@ class Program:
             outcome = CelError("values are nested too deeply")
         return Evaluation(None, run.cost, outcome) if failed(outcome) else Evaluation(outcome, run.cost)
 
-    @property
+    @cached_property
     def generated(self) -> Generated | None:
         """The source of the function; None for a construct that only the exact evaluator supports."""
-        tree = self._tree
-        if tree is not None:
-            self.generated = deeply(lambda: generate(tree))
-        return self._generated
-
-    @generated.setter
-    def generated(self, generated: Generated | None) -> None:
-        self._generated, self._tree, self._function = generated, None, _unloaded
-        self._reads_variables = generated is not None and generated.reads_variables
+        tree, self._tree = self._tree, None
+        return None if tree is None else deeply(lambda: generate(tree))
 
     @property
     def nodes(self) -> int:
@@ -176,6 +155,7 @@ class Program:
         if self._function is _unloaded:
             generated = self.generated
             self._function = None if generated is None else generated.load()
+            self._reads_variables = generated is not None and generated.reads_variables
         return self._function
 
 

@@ -109,7 +109,9 @@ def parse_timestamp(text: str) -> tuple[int, int] | None:
     if hours > 24 or minutes > 60:  # as Go allows
         return None
     offset = (hours * 3600 + minutes * 60) * (-1 if sign == "-" else 1)
-    moment = _days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset
+    era, of_era = divmod(year - 2000, 400)
+    days = date(2000 + of_era, month, day).toordinal() + era * _ERA - _DAYS_BEFORE_1970
+    moment = days * 86_400 + hour * 3600 + minute * 60 + second - offset
     return in_range(moment) * SECOND + int((match.group(7) or "")[:9].ljust(9, "0")), offset
 
 
@@ -154,8 +156,3 @@ def fields(moment: int, offset: int = 0) -> CalendarFields:
     clock = (rest // 3600, rest // 60 % 60, rest % 60)
     of_year = local.toordinal() - date(local.year, 1, 1).toordinal()
     return CalendarFields(local.year + 400 * era, local.month, local.day, *clock, of_year, (days + 4) % 7)
-
-
-def _days_since_1970(year: int, month: int, day: int) -> int:
-    era, of_era = divmod(year - 2000, 400)
-    return date(2000 + of_era, month, day).toordinal() + era * _ERA - _DAYS_BEFORE_1970

@@ -7,9 +7,8 @@ balanced chain (`a && b && c`, see parser.py) are written as the chain that give
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from itertools import chain
 from typing import Any, Final
 
 from policies.cel.recursion import deeply
@@ -259,10 +258,10 @@ STEP = 2
 class Line:
     """A place where text may be broken. `flat`: what stands there otherwise. `deeper`: indentation of what follows."""
 
-    __slots__ = ("deeper", "flat")
+    __slots__ = ("deeper", "flat", "rest")
 
     def __init__(self, flat: str = "", *, deeper: bool = True) -> None:
-        self.flat = flat
+        self.flat, self.rest = flat, 0
         self.deeper = STEP if deeper else 0
 
 
@@ -270,14 +269,13 @@ class Group:
     """Parts that are broken at all their lines or at none.
 
     hangs: it is indented if it is inside of another group. fills: it is broken at its first and last line, and else
-    only where the next part does not fit.
+    only where the next part does not fit. rest: the width of what follows up to the next place to break.
     """
 
-    __slots__ = ("fills", "flat", "hangs", "parts")
+    __slots__ = ("fills", "flat", "hangs", "parts", "rest")
 
     def __init__(self, *parts: Part, hangs: bool = False, fills: bool = False) -> None:
-        self.parts = parts
-        self.fills = fills
+        self.parts, self.fills, self.rest = parts, fills, 0
         self.hangs = STEP if hangs else 0
         self.flat: str = "".join(part if isinstance(part, str) else part.flat for part in parts)
 
@@ -287,58 +285,48 @@ Part = str | Line | Group
 
 def laid_out(group: Group, width: int) -> str:
     """The text with lines of at most `width` columns, as far as there are places to break it."""
-    page = _Page(width)
-    page.write(group, 0, 0)
-    return "".join(page.texts)
+    texts, column = list[str](), 0
 
+    def add(text: str) -> None:
+        nonlocal column
+        texts.append(text)
+        column += len(text)
 
-class _Page:
-    def __init__(self, width: int) -> None:
-        self.texts: list[str] = []
-        self._width, self._column = width, 0
-
-    def write(self, group: Group, indent: int, rest: int) -> None:
-        """Write a group. `rest`: the width of what has to follow on its last line."""
-        if self._column + len(group.flat) + rest <= self._width:
-            self._add(group.flat)
+    def write(group: Group, indent: int) -> None:
+        nonlocal column
+        if column + len(group.flat) + group.rest <= width:
+            add(group.flat)
             return
         here = indent
-        for index, part in enumerate(group.parts):
+        for part in group.parts:
             if isinstance(part, str):
-                self._add(part)
-            elif isinstance(part, Line):
-                here = indent + part.deeper
-                following = _head(group.parts[index + 1 :])[0]  # it may stay on the line where the group is filled
-                stays = group.fills and part.flat and self._column + len(part.flat) + following <= self._width
-                if stays:
-                    self._add(part.flat)
-                else:
-                    self.texts.append("\n" + " " * here)
-                    self._column = here
+                add(part)
+            elif isinstance(part, Group):
+                write(part, here + part.hangs)
             else:
-                after = _head(group.parts[index + 1 :])
-                self.write(part, here + part.hangs, after[0] if after[1] else after[0] + rest)
+                here = indent + part.deeper
+                if group.fills and part.flat and column + len(part.flat) + part.rest <= width:
+                    add(part.flat)
+                else:
+                    texts.append("\n" + " " * here)
+                    column = here
 
-    def _add(self, text: str) -> None:
-        self.texts.append(text)
-        self._column += len(text)
-
-
-def _head(parts: Sequence[Part]) -> tuple[int, bool]:
-    """The width of parts up to the first place where they may be broken, and whether there is one."""
-    width = 0
-    for leaf in chain.from_iterable(map(_pieces, parts)):
-        if isinstance(leaf, Line):
-            return width, True
-        width += len(leaf)
-    return width, False
+    _measure(group, 0)
+    write(group, 0)
+    return "".join(texts)
 
 
-def _pieces(part: Part) -> Iterator[str | Line]:
-    if isinstance(part, Group):
-        yield from chain.from_iterable(map(_pieces, part.parts))
-    else:
-        yield part
+def _measure(group: Group, rest: int) -> int:
+    """Set what follows each part on its line. Returns the width up to the first place to break, from the group on."""
+    group.rest = rest
+    for part in reversed(group.parts):
+        if isinstance(part, str):
+            rest += len(part)
+        elif isinstance(part, Group):
+            rest = _measure(part, rest)
+        else:
+            part.rest, rest = rest, 0
+    return rest
 
 
 def same(left: ast.Node, right: ast.Node) -> bool:

@@ -131,20 +131,20 @@ _EQUAL: dict[type, Callable[[Value, Value], bool]] = {
 
 def find(mapping: dict[Any, Value], key: Value) -> Value:
     """The value of a key, or ABSENT. A double or integer finds an integer of the same value; a bool does not."""
-    if key.__class__ is str:
+    kind = key.__class__
+    if kind is str:
         return mapping.get(key, ABSENT)
-    if key.__class__ not in _NUMBERS and key.__class__ is not bool:
+    if kind not in _NUMBERS and kind is not bool:
         return ABSENT
     value = mapping.get(key, ABSENT)
-    if value is ABSENT or any(stored == key and _same_key(stored, key) for stored in mapping):
+    if value is ABSENT:
         return value
+    for stored in mapping:
+        if stored == key:
+            other = stored.__class__
+            same = stored is key if bool in (kind, other) else other is not float or kind is float
+            return value if same else ABSENT
     return ABSENT
-
-
-def _same_key(stored: Value, key: Value) -> bool:
-    if stored.__class__ is bool or key.__class__ is bool:
-        return stored is key
-    return stored.__class__ is not float or key.__class__ is float
 
 
 def contains(items: list[Value], item: Value) -> bool:

@@ -14,8 +14,8 @@ the limits, so no policy exceeds any of them, and what uses more of one is judge
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import inf
 
@@ -175,36 +175,29 @@ class _Fusion(Generator):
         """Whether a policy could be written in a way."""
         start, depth = len(self.lines), self.depth
         self.room = min(self._left, _SHARE)
+        self._part, self._here, self._own = part, set(), []
+        lasting: set[int] = set()
+        for expression in (*part.conditions, *part.validations, *part.variables.values()):
+            _inputs(expression.tree, lasting)
+        self._lasting = frozenset(lasting)
         try:
-            with self._guarded(position):
-                self._part, self._here, self._own = part, set(), []
-                lasting: set[int] = set()
-                for expression in (*part.conditions, *part.validations, *part.variables.values()):
-                    _inputs(expression.tree, lasting)
-                self._lasting = frozenset(lasting)
-                if part.is_repeated:
-                    with self.block(f"for {super().name(_PARAMS)} in parameters({position}):"):
-                        self._judge_here(part, validate)
-                else:
+            self.line(f"at = {position}")
+            self.line("start = cost")
+            with self.block("try:"):
+                repeats = f"for {super().name(_PARAMS)} in parameters({position}):" if part.is_repeated else ""
+                with self.block(repeats) if repeats else nullcontext():
                     self._judge_here(part, validate)
+                self.settle()
+                self.line("if cost > limit: fail()")
+            with self.block("except Exception_:"):
+                self.line(f"asked.append({position})")
+                self.line("cost = start")
         except (UnsupportedError, RecursionError):
             del self.lines[start:]
             self.depth, self._loops, self._cost, self.scopes, self.known = depth, 1, 0, [], {}
         self.room = inf
         self._left -= sum(map(len, self.lines[start:]))
         return len(self.lines) > start
-
-    @contextmanager
-    def _guarded(self, position: int) -> Iterator[None]:
-        self.line(f"at = {position}")
-        self.line("start = cost")
-        with self.block("try:"):
-            yield
-            self.settle()
-            self.line("if cost > limit: fail()")
-        with self.block("except Exception_:"):
-            self.line(f"asked.append({position})")
-            self.line("cost = start")
 
     def _judge_here(self, part: Part, validate: Callable[[Part], None]) -> None:
         """Write the policy, and before it what it reads, and that its variables are not evaluated yet."""

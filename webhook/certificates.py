@@ -32,9 +32,8 @@ from certs.plan import (
 )
 from certs.serving import FollowedFiles, ServingContext
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.replicas.lease import Leadership, Replica
+from webhook.cluster.replicas.lease import Leadership, Replica, SecretStore
 from webhook.cluster.replicas.webhooks import WatchState, Webhooks
-from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Registration, SettingsError, Tls
 from webhook.metrics import Metrics
 from webhook.registration.configurations import is_own

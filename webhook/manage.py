@@ -14,10 +14,9 @@ import structlog
 from webhook.certificates import Issuance, Renewed, Upkeep, trusted
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.replicas.checks import Leader, SchedulingProbe, checks
-from webhook.cluster.replicas.lease import joined
+from webhook.cluster.replicas.lease import SecretStore, joined
 from webhook.cluster.replicas.pods import ReplicaPods
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
-from webhook.cluster.watches.secrets import SecretStore
 from webhook.composition import connected, keeper, run, stop_signal
 from webhook.configuration import rules
 from webhook.configuration.configuration import Configuration

@@ -14,8 +14,7 @@ import structlog
 
 from policies.topology.placer.state import Options
 from webhook.cluster.facts.facts import ClusterFacts
-from webhook.cluster.placer.follower import Follower
-from webhook.cluster.placer.gatekeeper import Gatekeeper
+from webhook.cluster.placer.gatekeeper import Follower, Gatekeeper
 from webhook.cluster.replicas.lease import Leadership, identity
 from webhook.cluster.watches.cluster import WatchAges, follow
 from webhook.composition import connected, run, stop_signal

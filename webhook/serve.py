@@ -22,7 +22,7 @@ from policies.engine.facts import StaticFacts
 from policies.kubernetes.release import NEWEST
 from webhook.audit.finding import Owners
 from webhook.certificates import Certificates, Upkeep, trusted
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import Clock
 from webhook.cluster.api.events import Events
 from webhook.cluster.facts import scheduling
 from webhook.cluster.facts.facts import ClusterFacts
@@ -30,7 +30,7 @@ from webhook.cluster.facts.workloads import owner_reader
 from webhook.cluster.placer.gates import PlacerLookout
 from webhook.cluster.replicas.checks import Leader, checks
 from webhook.cluster.replicas.lease import Replica, joined
-from webhook.cluster.replicas.webhooks import Recognition, Webhooks
+from webhook.cluster.replicas.webhooks import Webhooks, recognition
 from webhook.cluster.watches.cluster import Followed, WatchAges, follow
 from webhook.composition import connected, keeper, run, stop_signal
 from webhook.configuration import roles, rules
@@ -50,7 +50,7 @@ from webhook.sources.policykeeper import InCluster, PolicyKeeper, shadow_keeper,
 from webhook.version import VERSION
 
 if TYPE_CHECKING:
-    from webhook.cluster.placer.follower import Follower
+    from webhook.cluster.placer.gatekeeper import Follower
 
 
 class _Parts(NamedTuple):
@@ -250,8 +250,8 @@ def _state(parts: _Parts, registrar: Registrar | None) -> ServingState:
     if registrar is not None:
         state.add_note("registration", registrar.problems)
     if parts.webhooks is not None:
-        recognition = Recognition(parts.webhooks, lambda: state.served.routes, lambda: state.was_ready)
-        state.add_gate("registration", recognition.unready)
+        unready = recognition(parts.webhooks, lambda: state.served.routes, lambda: state.was_ready)
+        state.add_gate("registration", unready)
     state.add_gate("policies", lambda: () if parts.keeper.complete else ["those of the cluster are not loaded yet"])
     state.add_note("policies", parts.keeper.unused)
     return state

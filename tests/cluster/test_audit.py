@@ -26,7 +26,7 @@ from cluster.throttle import SECONDS, Throttle
 from policies import nodepool
 from webhook.audit.finding import Part
 from webhook.cluster.api.client import connect
-from webhook.cluster.inspection.reports import SHARE
+from webhook.cluster.inspection.auditing import SHARE
 from webhook.cluster.replicas.checks import AuditCheck
 from webhook.metrics import Metrics
 

@@ -22,7 +22,7 @@ from policies.admissionpolicy.evaluation.inputs import ParametersKey
 from policies.admissionpolicy.model import ParamKind
 from webhook.cluster.api.call import Call, fetch
 from webhook.cluster.api.client import Connection, connect
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import Clock
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.watches.cluster import STALE_SECONDS, WatchAges
 

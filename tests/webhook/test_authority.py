@@ -26,8 +26,8 @@ from certs.plan import BUNDLE, CA_CERT, CA_KEY, LEAF_CERT, LEAF_KEY, find_leaf
 from webhook.certificates import SETTLED_SECONDS as _SETTLED
 from webhook.certificates import Issuance, TrustWatch, by_all, trusted
 from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.replicas.lease import SecretStore
 from webhook.cluster.replicas.webhooks import WatchState
-from webhook.cluster.watches.secrets import SecretStore
 from webhook.configuration.settings import Registration
 from webhook.metrics import Metrics
 

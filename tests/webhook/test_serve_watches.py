@@ -22,7 +22,7 @@ from policies.engine.facts import StaticFacts
 from policies.kubernetes.release import NEWEST
 from webhook import serve
 from webhook.cluster.api.client import connect
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import Clock
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.watches.cluster import Followed, ServedRelease
 from webhook.configuration.settings import Settings

@@ -23,8 +23,17 @@ from webhook.cli.findings import UNREADABLE, Finding, Result
 from webhook.cli.output import say, to_json, write_text
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError, ClusterError
-from webhook.cluster.inspection.auditing import ClusterAudit, Unit, auditing, units
-from webhook.cluster.inspection.reports import FindingEvents, Place, Reports, kinds, leave
+from webhook.cluster.inspection.auditing import (
+    ClusterAudit,
+    FindingEvents,
+    Place,
+    Reports,
+    Unit,
+    auditing,
+    kinds,
+    leave,
+    units,
+)
 from webhook.configuration.rules import workload_table
 
 _AGENT: Final = "cks-admission-audit"

@@ -17,8 +17,7 @@ import structlog
 from policies.engine.engine import Answer
 from policies.engine.request import Owner, controller
 from policies.engine.violation import squeezed
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import Clock, ClusterError
 from webhook.cluster.api.events import Subject
 from webhook.http.decision import Answered
 from webhook.logs import Seldom

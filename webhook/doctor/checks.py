@@ -16,7 +16,7 @@ from policies.topology.nodes.tree import Machine, best_topology, present, suited
 from policies.topology.topology import Catalog, Level, Topology
 from policies.topology.way import ANNOTATION, Support
 from policies.vocabulary import HOSTNAME
-from webhook.cluster.api.objects import DEVICE_GROUP, DEVICE_VERSIONS
+from webhook.cluster.watches.optional import DEVICE_GROUP, DEVICE_VERSIONS
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings
 from webhook.doctor import configurations, connection, processes

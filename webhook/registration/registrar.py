@@ -18,8 +18,7 @@ from policies.engine.rule import RuleSet
 from policies.kubernetes.release import Release
 from policies.topology.topology import Catalog
 from webhook.cluster.api.call import Connection
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError, Clock, ClusterError
 from webhook.cluster.replicas import webhooks as cluster
 from webhook.cluster.replicas.webhooks import Webhooks
 from webhook.configuration import rules

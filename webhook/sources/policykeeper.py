@@ -30,8 +30,7 @@ from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.walk import LOOK_SECONDS
 from webhook.metrics import Metrics, ShadowMetrics
 from webhook.sources import policyset
-from webhook.sources.policyset import Directories, Native, PolicySet, Source
-from webhook.sources.reading import Content, Readings
+from webhook.sources.policyset import Content, Directories, Native, PolicySet, Readings, Source
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from support.patience import until
 
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import Clock
 
 A_MINUTE = 60.0
 

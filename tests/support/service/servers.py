@@ -18,7 +18,7 @@ from policies.engine.facts import Facts, NamespaceKey, References, ReferencesKey
 from policies.engine.interruption import FactUnavailable, Key, Missing
 from policies.engine.rule import RuleSet
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import Clock
 from webhook.cluster.replicas.checks import Leader
 from webhook.configuration import rules
 from webhook.configuration.settings import Settings

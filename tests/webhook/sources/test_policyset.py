@@ -9,8 +9,7 @@ from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import parts, together
 from webhook.sources import policyset
-from webhook.sources.policyset import EMPTY, PolicySet, updated
-from webhook.sources.reading import Content
+from webhook.sources.policyset import EMPTY, Content, PolicySet, updated
 
 _TODAY = date(2026, 11, 21)
 _POLICY = """\

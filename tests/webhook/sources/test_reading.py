@@ -17,14 +17,14 @@ from policies.kubernetes.release import NEWEST
 from webhook.child import Child, ChildError
 from webhook.files.yamlfile import FileError
 from webhook.limits import Limits
-from webhook.sources import policyfiles, reading
-from webhook.sources.reading import Content, Readings, Unit
+from webhook.sources import policyfiles, policyset
+from webhook.sources.policyset import Content, Readings, Unit
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give sources that take long no more time than others, but count them as such."""
-    monkeypatch.setattr(reading, "SLOW", reading.QUICK)
+    monkeypatch.setattr(policyset, "SLOW", policyset.QUICK)
 
 
 def _unit(name: str, read: Callable[[], object] = lambda: None, version: str = "1") -> Unit:
@@ -61,7 +61,7 @@ def _begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             assert isinstance(work, partial)
             first.append(work.args[0][0].name)
 
-    monkeypatch.setattr(reading, "Child", Noted)
+    monkeypatch.setattr(policyset, "Child", Noted)
     return first
 
 
@@ -75,7 +75,7 @@ async def test_what_ends_a_child_is_refused_alone() -> None:
         "a": (int, ""),
         "slow": (_spin, "slow: took over 1 s to compile"),
         "b": (int, ""),
-        "large": (lambda: bytearray(2 * reading.QUICK.memory), "large: took over 128 MiB of memory to compile"),
+        "large": (lambda: bytearray(2 * policyset.QUICK.memory), "large: took over 128 MiB of memory to compile"),
         "crashing": (_crash, "crashing: the process that compiled it ended with -11"),
         "broken": (lambda: _raise(FileError("broken: not valid YAML")), "broken: not valid YAML"),
         "defect": (lambda: _raise(KeyError("x")), "defect: cannot be read: KeyError: 'x'"),
@@ -90,12 +90,12 @@ async def test_others_do_not_wait_for_what_takes_long() -> None:
     """The rest is there at once; what waits is named, and tried again with more time."""
     readings = Readings()
     units = [_unit("slow", _crash), _unit("a")]
-    first, waiting = await readings.of(units, NEWEST), readings.waiting
+    first, waiting = await readings.of(units, NEWEST), tuple(readings.waiting)
     await readings.changed.wait()
     second = await readings.of(units, NEWEST)
 
     assert ("a" in first, {*first, *waiting}) == (True, {"a", "slow"})
-    assert (sorted(second), readings.waiting) == (["a", "slow"], ())
+    assert (sorted(second), tuple(readings.waiting)) == (["a", "slow"], ())
 
 
 async def test_those_that_take_long_take_turns() -> None:
@@ -129,12 +129,12 @@ async def test_what_cannot_be_tried_now_is_tried_again(monkeypatch: pytest.Monke
         raise ChildError("no process could be started")
 
     readings = Readings()
-    monkeypatch.setattr(reading, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(reading, "Child", refuse)
+    monkeypatch.setattr(policyset, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(policyset, "Child", refuse)
     first = await readings.of([_unit("a")], NEWEST)
-    monkeypatch.setattr(reading, "Child", Child)
+    monkeypatch.setattr(policyset, "Child", Child)
 
-    assert (first, readings.waiting) == ({}, ("a",))
+    assert (first, tuple(readings.waiting)) == ({}, ("a",))
     assert await _problems(readings, _unit("a")) == {"a": ""}
 
 
@@ -162,9 +162,9 @@ async def test_hostile_sources_come_after_all_others(monkeypatch: pytest.MonkeyP
 
 async def test_a_look_does_not_wait_for_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """It tells what is known after a while, and whoever follows the contents hears of the rest."""
-    monkeypatch.setattr(reading, "_LOOK", 0.0)
+    monkeypatch.setattr(policyset, "_LOOK", 0.0)
     readings = Readings()
-    early, waiting = await readings.of([_unit("a")], NEWEST), readings.waiting
+    early, waiting = await readings.of([_unit("a")], NEWEST), tuple(readings.waiting)
     await readings.changed.wait()
     late = await readings.of([_unit("a")], NEWEST)
 
@@ -173,7 +173,7 @@ async def test_a_look_does_not_wait_for_everything(monkeypatch: pytest.MonkeyPat
 
 async def test_what_is_in_force_waits_for_no_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A new version of it ends the child that reads what is new, which is read afterwards."""
-    monkeypatch.setattr(reading, "_LOOK", 0.0)
+    monkeypatch.setattr(policyset, "_LOOK", 0.0)
     readings, fifo = Readings(), tmp_path / "fifo"
     os.mkfifo(fifo)
     long, good = _unit("long", fifo.read_text), _unit("good")
@@ -188,7 +188,7 @@ async def test_what_is_in_force_waits_for_no_other(monkeypatch: pytest.MonkeyPat
         await readings.changed.wait()
         readings.changed.clear()
         found |= await readings.of([long, better], NEWEST)
-    waiting = readings.waiting
+    waiting = tuple(readings.waiting)
     await asyncio.to_thread(fifo.write_text, "")
 
     assert ({name: content.version for name, content in found.items()}, waiting) == ({"good": "2"}, ("long",))

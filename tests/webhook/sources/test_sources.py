@@ -10,8 +10,7 @@ import pytest
 from policies.admissionpolicy.documents.reader import together
 from policies.kubernetes.release import NEWEST
 from webhook.sources import policyset
-from webhook.sources.policyset import Directories
-from webhook.sources.reading import Content, Readings
+from webhook.sources.policyset import Content, Directories, Readings
 
 _CONTEXT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 

@@ -140,8 +140,23 @@ async def fetch(api: ApiClient, call: Call) -> bytes:
 async def opened(api: ApiClient, call: Call) -> AsyncIterator[ClientResponse]:
     """The answer while its body arrives. Raises ApiError and UnreachableError, the latter also while it is read."""
     where = f"{call.method} {call.path} at {api.configuration.host}"
+    untyped: Any = api  # these parts of the client have no type annotations
     try:
-        response = await _send(api, call)
+        method, url, headers, body, form = await untyped.param_serialize(
+            call.method,
+            call.path,
+            query_params=list(call.query),
+            header_params={"Accept": call.accept, "Content-Type": call.content_type},
+            body=call.body,
+            auth_settings=["BearerToken"],
+        )
+    except Exception as error:
+        # Tokens are read again from time to time, from a file that may be gone or by a program that may fail.
+        raise ClusterError(f"no credentials for {where}: {error}") from error
+    timeout = ClientTimeout(total=call.seconds, sock_connect=CONNECT_SECONDS, sock_read=call.silence)
+    try:
+        answer = await untyped.call_api(method, url, headers, body, form, _request_timeout=timeout)
+        response: ClientResponse = answer.response
         try:
             if response.status >= 400:
                 raise refused(where, response.status, await response.read(), response.headers.get("Retry-After", ""))
@@ -172,28 +187,6 @@ def refused(where: str, status: int, body: bytes, retry_after: str = "") -> ApiE
         seconds = answer.details.retry_after_seconds or 0.0
     more = answer.metadata.continue_ if answer.metadata is not None else ""
     return ApiError(f"the API server refused {where} ({status}{f': {words}' if words else ''})", status, seconds, more)
-
-
-async def _send(api: ApiClient, call: Call) -> ClientResponse:
-    untyped: Any = api  # these parts of the client have no type annotations
-    try:
-        method, url, headers, body, form = await untyped.param_serialize(
-            call.method,
-            call.path,
-            query_params=list(call.query),
-            header_params={"Accept": call.accept, "Content-Type": call.content_type},
-            body=call.body,
-            auth_settings=["BearerToken"],
-        )
-    except Exception as error:
-        # Tokens are read again from time to time, from a file that may be gone or by a program that may fail.
-        raise ClusterError(
-            f"no credentials for {call.method} {call.path} at {untyped.configuration.host}: {error}"
-        ) from error
-    timeout = ClientTimeout(total=call.seconds, sock_connect=CONNECT_SECONDS, sock_read=call.silence)
-    answer = await untyped.call_api(method, url, headers, body, form, _request_timeout=timeout)
-    response: ClientResponse = answer.response
-    return response
 
 
 async def pages(
@@ -248,8 +241,9 @@ async def listed(
     api: ApiClient, path: str, query: tuple[tuple[str, str], ...] = (), accept: str = "application/json"
 ) -> list[dict[str, Any]]:
     """The objects of a list. query: selectors. Raises ClusterError; an ApiError with status 404 for no such kind."""
-    about = f"GET {path}"
-    return [decoded(raw, about) async for page in pages(api, path, query, 500, accept) for raw in page.items or ()]
+    return [
+        decoded(raw, f"GET {path}") async for page in pages(api, path, query, 500, accept) for raw in page.items or ()
+    ]
 
 
 async def several(

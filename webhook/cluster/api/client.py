@@ -7,7 +7,7 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
 
 from aiohttp import ClientSession, TCPConnector
@@ -38,7 +38,13 @@ class _Pool(ApiClient):
         self.user_agent = "cks-admission"
         self._sockets = sockets
         transport: Any = self.rest_client
-        self._connector = TCPConnector(limit=limit, ssl=transport.ssl_context, socket_factory=self._socket)
+
+        def opened(address: AddrInfoType) -> socket.socket:
+            made = socket.socket(*address[:3])
+            sockets.add(made)
+            return made
+
+        self._connector = TCPConnector(limit=limit, ssl=transport.ssl_context, socket_factory=opened)
         transport.pool_manager = ClientSession(connector=self._connector, trust_env=True, read_bufsize=_BUFFER)
 
     async def disconnect(self) -> None:
@@ -46,12 +52,6 @@ class _Pool(ApiClient):
         closing: Any = super().close
         await closing()
         await self._connector.close()
-
-    def _socket(self, address: AddrInfoType) -> socket.socket:
-        family, kind, protocol, *_ = address
-        made = socket.socket(family, kind, protocol)
-        self._sockets.add(made)
-        return made
 
 
 class Connection(_Pool):
@@ -97,36 +97,38 @@ async def connect(
     It sends nothing. Raises ClusterError if the credentials cannot be read.
     """
     settings: Any = Configuration()
+    holder = service_account or "the service account"
     if in_cluster:
-        _use_service_account(settings, service_account)
+        token, loader = Path(service_account or _MOUNTED) / "token", cast("Any", InClusterConfigLoader)
+        try:
+            loader(str(token), str(token.with_name("ca.crt"))).load_and_set(settings)
+        except (kubernetes_config.ConfigException, OSError) as error:
+            where = "cluster.serviceAccount has them"
+            place = f" and CA certificate at {service_account}, where {where}" if service_account else ""
+            raise ClusterError(
+                f"this process does not seem to run in a Pod with a service account: {str(error).rstrip('.')}; "
+                f"name a kubeconfig, or let the Pod mount its service account's token{place}"
+            ) from error
     else:
-        await _use_kubeconfig(settings, kubeconfig)
+        holder = _existing(kubeconfig)
+        await _use_kubeconfig(settings, holder)
     try:
         return Connection(settings)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ClusterError(
-            f"the certificates for {settings.host} cannot be used: {error}; they are named or held by "
-            f"{service_account or 'the service account' if in_cluster else _where(kubeconfig)}"
+            f"the certificates for {settings.host} cannot be used: {error}; they are named or held by {holder}"
         ) from error
 
 
-def _use_service_account(settings: Any, directory: str) -> None:
-    token = Path(directory or _MOUNTED) / "token"
-    loader: Any = InClusterConfigLoader
-    try:
-        loader(str(token), str(token.with_name("ca.crt"))).load_and_set(settings)
-    except (kubernetes_config.ConfigException, OSError) as error:
-        place = f" and CA certificate at {directory}, where cluster.serviceAccount has them" if directory else ""
-        raise ClusterError(
-            f"this process does not seem to run in a Pod with a service account: {str(error).rstrip('.')}; "
-            f"name a kubeconfig, or let the Pod mount its service account's token{place}"
-        ) from error
-
-
-async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
-    where = _where(kubeconfig)
-    if not _exists(where):
+def _existing(kubeconfig: str | None) -> str:
+    """The kubeconfig that counts. Like $PATH, it may be several files, of which one has to exist."""
+    where = kubeconfig or os.environ.get("KUBECONFIG") or str(Path(_DEFAULT).expanduser())
+    if not any(Path(part).expanduser().exists() for part in where.split(os.pathsep) if part):
         raise ClusterError(f"there is no kubeconfig at {where}; name another one, or set up access with kubectl first")
+    return where
+
+
+async def _use_kubeconfig(settings: Any, where: str) -> None:
     loader: Any = kubernetes_config.load_kube_config
     try:
         # Not persisted: tokens that an identity provider renews do not belong into the user's file.
@@ -137,10 +139,6 @@ async def _use_kubeconfig(settings: Any, kubeconfig: str | None) -> None:
         raise ClusterError(
             f"the kubeconfig {where} cannot be used: {reason}; `kubectl --kubeconfig {where} version` should work first"
         ) from error
-    _check(settings, loaded, where)
-
-
-def _check(settings: Any, loaded: Any, where: str) -> None:
     context = loaded.current_context["name"]
     if "host" not in vars(loaded):
         raise ClusterError(f"context {context} of the kubeconfig {where} names a cluster without a server")
@@ -159,12 +157,3 @@ def _check(settings: Any, loaded: Any, where: str) -> None:
             current.api_key["BearerToken"] = loaded.token
 
         settings.refresh_api_key_hook = renew
-
-
-def _exists(where: str) -> bool:
-    """Whether at least one file exists. Like $PATH, `where` may contain several."""
-    return any(Path(part).expanduser().exists() for part in where.split(os.pathsep) if part)
-
-
-def _where(kubeconfig: str | None) -> str:
-    return kubeconfig or os.environ.get("KUBECONFIG") or str(Path(_DEFAULT).expanduser())

@@ -5,20 +5,16 @@ https://kubernetes.io/docs/concepts/overview/kubernetes-api/#unaggregated-discov
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final
 from urllib.parse import quote
 
-import structlog
 from msgspec import Struct
 
 from policies.admissionpolicy.evaluation.inputs import KindScope
-from policies.engine.request import GroupVersionResource, JsonObject, Operation, mapping, mappings
+from policies.engine.request import GroupVersionResource, Operation, mapping, mappings
 from webhook.cluster.api.call import ApiClient, Call, decoded, one, resource_path
-from webhook.cluster.api.clock import Backoff, Clock
 from webhook.cluster.api.errors import ClusterError
-
-T = TypeVar("T")
 
 
 class ServedResource(Struct, frozen=True):
@@ -27,21 +23,13 @@ class ServedResource(Struct, frozen=True):
     resource: GroupVersionResource
     kind: str
     namespaced: bool
+    operation: Operation = "CREATE"
+    sub_resource: str = ""  # the object itself is created
 
     @property
     def scope(self) -> KindScope:
         """Whether its objects are in Namespaces."""
         return "Namespaced" if self.namespaced else "Cluster"
-
-    @property
-    def operation(self) -> Operation:
-        """That of a creation."""
-        return "CREATE"
-
-    @property
-    def sub_resource(self) -> str:
-        """None: the object itself is created."""
-        return ""
 
     @property
     def api_version(self) -> str:
@@ -99,43 +87,6 @@ async def places(
     return served
 
 
-class Discovery:
-    """Asks the API server whether something is served, and retries until it answers.
-
-    problem: why the last attempt failed; None if it succeeded.
-    """
-
-    def __init__(self, about: str, clock: Clock) -> None:
-        self.problem: str | None = None
-        self._about = about
-        self._backoff = Backoff(clock)
-        self._log = structlog.get_logger()
-
-    @property
-    def waiting(self) -> str:
-        """The message before the first answer."""
-        reason = self.problem or "waiting for the API server"
-        return f"{self._about}: not known yet whether it is served: {reason}"
-
-    def problems(self) -> list[str]:
-        """The problem, with its subject; empty if there is none."""
-        return [f"{self._about}: {self.problem}"] if self.problem else []
-
-    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a question, which raises ClusterError if it has none."""
-        while True:
-            try:
-                answer = await question()
-            except ClusterError as error:
-                self.problem = str(error)
-                self._log.warning("discovery failed", about=self._about, reason=self.problem)
-                await self._backoff.wait(error.retry_after)
-            else:
-                self.problem = None
-                self._backoff.reset()
-                return answer
-
-
 _ACCEPT: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -149,15 +100,14 @@ async def served(fetch: Callable[[Call], Awaitable[bytes]]) -> list[ServedResour
         answer = decoded(await fetch(Call("GET", path, accept=_ACCEPT)), f"GET {path}")
         if answer.get("kind") != "APIGroupDiscoveryList":
             raise ClusterError(f"GET {path} lists no resources in one answer; Kubernetes 1.30 and later do")
-        found += [resource for group in mappings(answer, "items") for resource in _of_group(group)]
+        for version, name in (
+            (version, str(mapping(group, "metadata").get("name", "")))
+            for group in mappings(answer, "items")
+            for version in mappings(group, "versions")
+        ):
+            for resource in mappings(version, "resources"):
+                if {"list", "create"} <= {*(resource.get("verbs") or ())}:
+                    target = GroupVersionResource(name, str(version.get("version")), str(resource.get("resource")))
+                    kind = str(mapping(resource, "responseKind").get("kind", ""))
+                    found.append(ServedResource(target, kind, resource.get("scope") == "Namespaced"))
     return found
-
-
-def _of_group(group: JsonObject) -> Iterator[ServedResource]:
-    name = str(mapping(group, "metadata").get("name", ""))
-    for version in mappings(group, "versions"):
-        for resource in mappings(version, "resources"):
-            if {"list", "create"} <= {*(resource.get("verbs") or ())}:
-                target = GroupVersionResource(name, str(version.get("version")), str(resource.get("resource")))
-                kind = str(mapping(resource, "responseKind").get("kind", ""))
-                yield ServedResource(target, kind, resource.get("scope") == "Namespaced")

@@ -14,8 +14,7 @@ from msgspec import Struct
 from policies.engine.violation import BLANKS, printable, shortened
 from policies.kubernetes.name import SUBDOMAIN_LENGTH, dns_subdomain
 from webhook.cluster.api.call import ApiClient, Call, fetch, resource_path
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError, Clock, ClusterError
 
 CLUSTER_NAMESPACE = "default"
 """The namespace of Events about objects without one."""
@@ -89,11 +88,14 @@ class Events:
         # Kubernetes allows no other namespace: pkg/apis/core/validation/events.go.
         namespace = about.namespace or CLUSTER_NAMESPACE
         digest = hashlib.sha256(f"{about.uid}\n{occasion}".encode()).hexdigest()[:16]
+        # Some objects have names that no Event may have, such as `system:node`.
+        name = about.name[:_LONGEST_NAME]
+        stem = name if not dns_subdomain(name) else about.kind.lower()
         now = self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{_stem(about)}.{digest}", "namespace": namespace},
+            "metadata": {"name": f"{stem}.{digest}", "namespace": namespace},
             "involvedObject": msgspec.to_builtins(about),
             "type": "Warning" if warning else "Normal",
             "reason": reason,
@@ -115,9 +117,3 @@ class Events:
     def hour(self) -> str:
         """The hour, as an occasion for what is to be said once in an hour."""
         return self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H")
-
-
-def _stem(about: Subject) -> str:
-    """What the name of an Event begins with. Some objects have names that no Event may have, such as `system:node`."""
-    name = about.name[:_LONGEST_NAME]
-    return name if not dns_subdomain(name) else about.kind.lower()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -91,80 +91,6 @@ class WatchedNode(Object):
     status: _NodeStatus = field(default_factory=_NodeStatus)
 
 
-DEVICE_GROUP = "resource.k8s.io"
-# The versions with the structure that is read here, newest first. Older ones were never on by default.
-DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
-
-
-class _ClassName(Struct, rename="camel"):
-    device_class_name: str = ""
-
-
-class _DeviceRequest(_ClassName, rename="camel"):
-    """A request for devices. v1beta1 has the class here if there is one alternative, later versions have `exactly`."""
-
-    exactly: _ClassName | None = None
-    first_available: list[_ClassName] | None = None
-
-    def classes(self) -> Iterator[str]:
-        for place in (self, self.exactly, *(self.first_available or ())):
-            if place is not None and place.device_class_name:
-                yield place.device_class_name
-
-
-class _Devices(Struct):
-    requests: list[_DeviceRequest] | None = None
-
-
-class ClaimSpec(Struct):
-    """The spec of a ResourceClaim."""
-
-    devices: _Devices | None = None
-
-    def classes(self) -> frozenset[str] | None:
-        """The device classes; None if there are none."""
-        requests = self.devices.requests if self.devices else None
-        return frozenset(name for request in requests or () for name in request.classes()) or None
-
-
-class ClaimObject(Object):
-    """A ResourceClaim."""
-
-    spec: ClaimSpec = field(default_factory=ClaimSpec)
-
-
-class _TemplateSpec(Struct):
-    spec: ClaimSpec = field(default_factory=ClaimSpec)
-
-
-class ClaimTemplateObject(Object):
-    """A ResourceClaimTemplate."""
-
-    spec: _TemplateSpec = field(default_factory=_TemplateSpec)
-
-
-class _AnnotatedMetadata(Metadata, rename="camel"):
-    uid: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class ConfigMapObject(Object):
-    """A ConfigMap, without its binary data."""
-
-    metadata: _AnnotatedMetadata
-    data: dict[str, str] | None = None
-
-
-class _ClassSpec(Struct, rename="camel"):
-    extended_resource_name: str | None = None
-
-
-class DeviceClassObject(Object):
-    """A DeviceClass."""
-
-    spec: _ClassSpec = field(default_factory=_ClassSpec)
-
-
 class PriorityClassObject(Object, rename="camel"):
     """A PriorityClass."""
 
@@ -191,10 +117,6 @@ class FollowedResource(Struct, Generic[T], frozen=True):
 NAMESPACES = FollowedResource("namespaces", msgspec.json.Decoder(NamespaceObject).decode, cached=True)
 # A Node lists up to 50 images and has at least 20 KB, so a page of 500 would need over 10 MB while it is read.
 NODES = FollowedResource("nodes", msgspec.json.Decoder(WatchedNode).decode, page=100)
-CLAIMS = FollowedResource("resourceclaims", msgspec.json.Decoder(ClaimObject).decode)
-CLAIM_TEMPLATES = FollowedResource("resourceclaimtemplates", msgspec.json.Decoder(ClaimTemplateObject).decode)
-DEVICE_CLASSES = FollowedResource("deviceclasses", msgspec.json.Decoder(DeviceClassObject).decode, cached=True)
-
 PRIORITY_CLASSES = FollowedResource("priorityclasses", msgspec.json.Decoder(PriorityClassObject).decode, cached=True)
 
 _OBJECT = msgspec.json.Decoder(Object)

@@ -19,8 +19,7 @@ from policies.kubernetes.name import dns_label
 from policies.topology.topology import Topology
 from policies.topology.way import FlavorsKey, JobKey, SupportKey
 from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, Connection, fetch
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError, Clock, ClusterError
 from webhook.cluster.api.objects import (
     NAMESPACES,
     NODES,

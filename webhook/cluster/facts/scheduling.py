@@ -21,9 +21,8 @@ from policies.topology.objects import KUEUE
 from policies.topology.way import ANNOTATION, GROUP, FlavorsKey, JobKey, Support
 from policies.vocabulary import HOSTNAME
 from webhook.cluster.api.call import UNREADABLE, ApiClient, Call, fetch, listed, merge, named, send
-from webhook.cluster.api.clock import Clock
 from webhook.cluster.api.discovery import versions
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import Clock, ClusterError
 from webhook.cluster.replicas.webhooks import path as registered_at
 from webhook.cluster.watches.reflector import Following
 

@@ -20,7 +20,7 @@ from webhook.cluster.api.call import DEFINITIONS, ApiClient, Call, listed, named
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.facts.workloads import ACCEPT
 from webhook.cluster.inspection import inventory
-from webhook.cluster.inspection.listing import served_policies
+from webhook.cluster.inspection.auditing import served_policies
 from webhook.cluster.placer.gates import PlacerLookout, gated
 from webhook.cluster.replicas.pods import certificates
 from webhook.cluster.replicas.webhooks import path

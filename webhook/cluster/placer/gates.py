@@ -9,8 +9,7 @@ from typing import Final, NamedTuple, NoReturn
 from policies.topology.nodes.manifest import seconds
 from policies.topology.placement import GATE
 from webhook.cluster.api.call import ApiClient, Call, decoded, fetch, one, pages, resource_path
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError, Clock, ClusterError
 
 LOOK_SECONDS: Final = 30.0
 STALE_SECONDS: Final = 45.0

@@ -26,12 +26,11 @@ from policies.topology.nodes.tree import Kind, Machine, data, flaws, machine
 from policies.topology.placement import PLACEMENT
 from policies.topology.rule import RULE as TOPOLOGY
 from webhook.cluster.api.call import Call, Connection, decoded, fetch, one, pages, resource_path
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError, Clock, ClusterError
 from webhook.cluster.api.events import Events, Subject
 from webhook.cluster.api.objects import labels_of, name_of
 from webhook.cluster.facts import scheduling
-from webhook.cluster.inspection.reports import Place, read
+from webhook.cluster.inspection.auditing import Place, read
 from webhook.cluster.placer.objects import NODES, WatchedNode
 from webhook.cluster.watches.reflector import Cache, Reflector
 from webhook.configuration import rules
@@ -266,8 +265,7 @@ class AuditCheck(PeriodicCheck):
     async def look(self) -> None:
         """Show what the newest audit did. Raises ClusterError."""
         settings = self._settings()
-        audits = await read(self._api, Place(settings.cluster.namespace, settings.audit.record))
-        self._metrics.audits.show(audits.since, audits.records)
+        self._metrics.audits.show(*await read(self._api, Place(settings.cluster.namespace, settings.audit.record)))
 
     def _is_due(self) -> bool:
         return bool(self._settings().audit.record)

@@ -19,8 +19,7 @@ from msgspec import Struct
 from yarl import URL
 
 from webhook.cluster.api.call import Connection, resource_path
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError, UnreachableError
+from webhook.cluster.api.errors import Clock, ClusterError, UnreachableError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.http.health import PATHS

@@ -13,8 +13,7 @@ from msgspec import Struct
 from policies.engine.request import JsonObject
 from policies.labelpolicy import PROBE, REFUSAL
 from webhook.cluster.api.call import ApiClient, Call, Connection, fetch, merge, one, resource_path, send
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ApiError, ClusterError
+from webhook.cluster.api.errors import ApiError, Clock, ClusterError
 from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.registration.configurations import MANAGER, UNREGISTER, closed_paths, is_unregistered
@@ -218,39 +217,35 @@ class Webhooks(Following):
 _SETTLED_SECONDS = 5.0
 
 
-class Recognition:
+def recognition(
+    webhooks: Webhooks,
+    paths: Callable[[], Collection[str]],
+    was_ready: Callable[[], bool],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Callable[[], list[str]]:
     """Holds back readiness while an entry fails closed whose path this version does not answer.
 
     `manage` learns from `/paths` that this replica does not know it, and removes the entry. Once ready, a replica stays
     so: to lose all replicas for one path would be worse than to answer 503 there.
 
-    paths: returns those that this replica answers. was_ready: returns whether the replica has ever been ready.
+    paths: returns those that this replica answers. was_ready: returns whether the replica has ever been ready. Returned
+    is what tells why calls must not arrive here yet; empty if they may.
     """
+    last_seen = float("-inf")
 
-    def __init__(
-        self,
-        webhooks: Webhooks,
-        paths: Callable[[], Collection[str]],
-        was_ready: Callable[[], bool],
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._webhooks = webhooks
-        self._paths = paths
-        self._was_ready = was_ready
-        self._monotonic = monotonic
-        self._last_seen = float("-inf")
-
-    def unready(self) -> list[str]:
-        """Why calls must not arrive here yet; empty if they may."""
-        if self._was_ready():
+    def unready() -> list[str]:
+        nonlocal last_seen
+        if was_ready():
             return []
-        answered = self._paths()
-        unknown = [path for path in closed_paths(self._webhooks.state.current.values()) if path not in answered]
-        now = self._monotonic()
+        answered = paths()
+        unknown = [path for path in closed_paths(webhooks.state.current.values()) if path not in answered]
+        now = monotonic()
         if unknown:
-            self._last_seen = now
+            last_seen = now
             texts = ", ".join(unknown)
             return [f"the API server asks for {texts}, which this version does not know; manage removes such entries"]
-        if now - self._last_seen < _SETTLED_SECONDS:
+        if now - last_seen < _SETTLED_SECONDS:
             return ["an entry that this version does not know was removed just now, and API servers may still ask it"]
-        return self._webhooks.unsynced()
+        return webhooks.unsynced()
+
+    return unready

@@ -11,8 +11,7 @@ import structlog
 
 from policies.kubernetes.release import NEWEST, Release, is_proven, nearest
 from webhook.cluster.api.call import ApiClient, Call, send
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import Clock, ClusterError
 from webhook.cluster.facts.facts import ClusterFacts
 from webhook.cluster.watches.policies import NativePolicies, PolicyMaps
 from webhook.cluster.watches.reflector import Following, Reflector

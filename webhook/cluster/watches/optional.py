@@ -5,31 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-import structlog
-
 from policies import nodepool
-from policies.engine.request import JsonObject
+from policies.engine.request import JsonObject, mapping, mappings
 from policies.topology.objects import GROVE, KAI, KINDS, KUEUE, TopologyError, read, source_of
 from policies.topology.topology import Topology
 from webhook.cluster.api.call import Connection
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import Discovery, ServedResource, places
-from webhook.cluster.api.objects import (
-    CLAIM_TEMPLATES,
-    CLAIMS,
-    DEVICE_CLASSES,
-    DEVICE_GROUP,
-    DEVICE_VERSIONS,
-    ClaimObject,
-    ClaimTemplateObject,
-    DeviceClassObject,
-    FollowedResource,
-    WholeObject,
-    key_of,
-    name_of,
-    whole,
-)
-from webhook.cluster.watches.reflector import Cache, Following, Reflector, Sink, cancelled
+from webhook.cluster.api.discovery import ServedResource, places
+from webhook.cluster.api.errors import Clock
+from webhook.cluster.api.objects import FollowedResource, WholeObject, key_of, name_of, whole
+from webhook.cluster.watches.reflector import Cache, Discovered, Following, Reflector, Sink, cancelled
 
 
 class Wanted(NamedTuple):
@@ -40,12 +24,10 @@ class Wanted(NamedTuple):
     resource: Callable[[str, ServedResource], FollowedResource[Any]]
 
 
-class FollowedGroup(Following):
-    """Follows the kinds of an API group as far as the API server serves them.
+class FollowedGroup(Discovered):
+    """Follows the kinds of an API group. called: its objects in messages. name: the group in messages.
 
-    called: its objects in messages. name: the group in messages. seconds: how soon a new or removed
-    CustomResourceDefinition is noticed. Nothing is asked while all watches work. order: the versions to follow, best
-    first, of those that there are, the API server's preferred one first.
+    order: the versions to follow, best first, of those that there are, the API server's preferred one first.
     """
 
     def __init__(
@@ -60,45 +42,33 @@ class FollowedGroup(Following):
         seconds: float,
         order: Callable[[Sequence[str]], Iterable[str]] = tuple,
     ) -> None:
+        super().__init__(name, clock, seconds)
         self.name = name
         self._api = api
         self._group = group
         self._kinds = kinds
-        self._called = called
-        self._clock = clock
-        self._seconds = seconds
+        self._objects_called = called
         self._order = order
-        self._discovery = Discovery(name, clock)
-        self._decided = False
         self._synced = False  # never reset: a kind that is installed later must not make the service unready
         self._watches: dict[str, tuple[ServedResource, Reflector[Any]]] = {}
-        self.parts: list[Reflector[Any]] = []
-        self._log = structlog.get_logger()
 
     async def run(self) -> NoReturn:
         """Follow until cancelled. Check again what is served while a kind is not, or while a watch fails."""
         try:
-            while True:
-                if len(self._watches) < len(self._kinds) or any(one.problem for one in self.parts):
-                    await self._follow(await self._discovery.ask(self._find))
-                await self._clock.sleep(self._seconds)
+            await super().run()
         finally:
-            parts, self.parts, self._watches, self._decided = self.parts, [], {}, False
+            parts, self.parts, self._watches = self.parts, (), {}
+            self.decided.clear()
             await cancelled(part.task for part in parts)
 
     def unsynced(self) -> list[str]:
         """Why not everything is known yet; empty for ever after it was for the first time."""
-        if self._synced:
-            return []
-        if not self._decided:
-            return [self._discovery.waiting]
-        reasons = super().unsynced()
+        reasons = [] if self._synced else super().unsynced()
         self._synced = not reasons
         return reasons
 
-    def problems(self) -> list[str]:
-        """Why not everything is up to date, with remedies."""
-        return [*self._discovery.problems(), *super().problems()]
+    def _is_partial(self) -> bool:
+        return len(self._watches) < len(self._kinds)
 
     async def _find(self) -> Mapping[str, ServedResource]:
         names = [name for kind in self._kinds for name in kind.names]
@@ -106,7 +76,8 @@ class FollowedGroup(Following):
         chosen = (next((name for name in kind.names if name in served), "") for kind in self._kinds)
         return {name: served[name] for name in chosen if name}
 
-    async def _follow(self, served: Mapping[str, ServedResource]) -> None:
+    async def _look(self) -> None:
+        served = await self._answer(self._find)
         changed = [name for name, (place, _) in self._watches.items() if served.get(name) != place]
         ended = [self._watches.pop(name)[1] for name in changed]
         self.parts = [part for part in self.parts if part not in ended]
@@ -114,47 +85,65 @@ class FollowedGroup(Following):
         new = [name for name in served if name not in self._watches]
         for kind in self._kinds:
             names = set(kind.names)
-            if not served.keys() & names and (not self._decided or set(changed) & names):
+            if not served.keys() & names and (not self.decided.is_set() or set(changed) & names):
                 kind.sink.begin()  # nothing is left of a kind that is not served
                 kind.sink.complete()
             for name in names & set(new):
                 place = served[name]
-                resource, path = kind.resource(name, place), place.path("")
-                reflector = Reflector(self._api, resource, path, kind.sink, self._clock, right=_right(place))
+                resource, target = kind.resource(name, place), place.resource
+                about = f"{target.resource} of {target.group}" if target.group else target.resource
+                right = f"a ClusterRole must allow the service's account to list and watch {about}"
+                reflector = Reflector(self._api, resource, place.path(""), kind.sink, self._clock, right=right)
                 self._watches[name] = place, reflector
-                self.parts.append(reflector)
+                self.parts = [*self.parts, reflector]
                 await reflector.start()
-        if not self._decided or changed or new:
+        if not self.decided.is_set() or changed or new:
             if served:
-                self._log.info(f"{self._called} are followed", group=self._group, kinds=[*served])
+                self._log.info(f"{self._objects_called} are followed", group=self._group, kinds=[*served])
             else:
-                self._log.info(f"no {self._called}", group=self._group)
-        self._decided, self._synced = True, self._synced or not served
+                self._log.info(f"no {self._objects_called}", group=self._group)
+        self._synced = self._synced or not served
+        self.decided.set()
 
 
-def _right(served: ServedResource) -> str:
-    target = served.resource
-    resource = f"{target.resource} of {target.group}" if target.group else target.resource
-    return f"a ClusterRole must allow the service's account to list and watch {resource}"
-
-
+DEVICE_GROUP = "resource.k8s.io"
+# The versions with the structure that is read here, newest first. Older ones were never on by default.
+DEVICE_VERSIONS = ("v1", "v1beta2", "v1beta1")
 # The group may appear, disappear or change its version when the cluster is upgraded.
 DEVICES_SECONDS = 600.0
 
 
 class Devices(FollowedGroup):
-    """The device classes of claims; none if the cluster does not serve the group."""
+    """The device classes of claims, of templates and the names of extended resources by class, as the group has them.
+
+    Of v1beta1 a request for devices has its class itself if there is one alternative, later versions have `exactly`.
+    """
 
     def __init__(self, api: Connection, clock: Clock) -> None:
-        self.claims = Cache[ClaimObject, tuple[str, str], frozenset[str]](key_of, lambda item: item.spec.classes())
-        self.templates = Cache[ClaimTemplateObject, tuple[str, str], frozenset[str]](
-            key_of, lambda item: item.spec.spec.classes()
+        def classes(spec: JsonObject) -> frozenset[str] | None:
+            """The device classes that the spec of a claim requests; None if there are none."""
+            requests = mappings(mapping(spec, "devices"), "requests")
+            places = [
+                place
+                for request in requests
+                for place in (request, mapping(request, "exactly"), *mappings(request, "firstAvailable"))
+            ]
+            return frozenset(str(place["deviceClassName"]) for place in places if place.get("deviceClassName")) or None
+
+        def spec(item: WholeObject) -> JsonObject:
+            return mapping(item.content, "spec")
+
+        self.claims = Cache[WholeObject, tuple[str, str], frozenset[str]](key_of, lambda item: classes(spec(item)))
+        self.templates = Cache[WholeObject, tuple[str, str], frozenset[str]](
+            key_of, lambda item: classes(mapping(spec(item), "spec"))
         )
-        self.extended = Cache[DeviceClassObject, str, str](name_of, lambda item: item.spec.extended_resource_name)
+        self.extended = Cache[WholeObject, str, str](name_of, lambda item: spec(item).get("extendedResourceName"))
         kinds = [
-            Wanted(["ResourceClaim"], self.claims, lambda *_: CLAIMS),
-            Wanted(["ResourceClaimTemplate"], self.templates, lambda *_: CLAIM_TEMPLATES),
-            Wanted(["DeviceClass"], self.extended, lambda *_: DEVICE_CLASSES),
+            Wanted(["ResourceClaim"], self.claims, lambda *_: FollowedResource("resourceclaims", whole)),
+            Wanted(
+                ["ResourceClaimTemplate"], self.templates, lambda *_: FollowedResource("resourceclaimtemplates", whole)
+            ),
+            Wanted(["DeviceClass"], self.extended, lambda *_: FollowedResource("deviceclasses", whole, cached=True)),
         ]
 
         def known(served: Sequence[str]) -> Iterable[str]:

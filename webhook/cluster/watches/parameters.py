@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NoReturn
 
 import msgspec
-import structlog
 
 from policies.admissionpolicy.evaluation.inputs import (
     NOT_SERVED,
@@ -23,10 +21,10 @@ from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import EVERYTHING, common
 from webhook.cluster.api.call import Connection
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.discovery import Discovery, ServedResource, kinds
+from webhook.cluster.api.discovery import ServedResource, kinds
+from webhook.cluster.api.errors import Clock
 from webhook.cluster.api.objects import FollowedResource, Object, WholeObject, key_of, whole
-from webhook.cluster.watches.reflector import Cache, Following, Reflector, cancelled
+from webhook.cluster.watches.reflector import Cache, Discovered, Following, Reflector, cancelled
 
 # An object may have up to 1 MB, and of a page that is read here perhaps none is kept.
 _PAGE = 100
@@ -39,8 +37,8 @@ _OBJECT = msgspec.json.Decoder(Object)
 class ParamWatch(Reflector[WholeObject]):
     """The objects of some references to parameters of a kind, and no others.
 
-    reach: what is asked of the API server, at least the references. keys: the references. listed: called with this
-    watch after a list has arrived, and after a failure.
+    reach: what is asked of the API server, at least the references. keys: the references. noticed: called after a list
+    has arrived, and after a failure.
     """
 
     def __init__(
@@ -50,7 +48,7 @@ class ParamWatch(Reflector[WholeObject]):
         keys: frozenset[ParametersKey],
         served: ServedResource,
         clock: Clock,
-        listed: Callable[[ParamWatch], None],
+        noticed: Callable[[], None],
     ) -> None:
         self.reach = reach
         self.keys = keys
@@ -77,7 +75,7 @@ class ParamWatch(Reflector[WholeObject]):
             self._objects,
             clock,
             right=f"{role} must allow the service's account to list and watch {resource}",
-            noticed=lambda: listed(self),
+            noticed=noticed,
         )
 
     def selected(self, key: ParametersKey) -> Sequence[Json]:
@@ -141,28 +139,23 @@ LOOK_AGAIN_SECONDS = 5.0
 PATIENCE_SECONDS = 1.0
 
 
-class FollowedKind(Following):
+class FollowedKind(Discovered):
     """The scope of one kind, and those of its objects that policies name.
 
-    When watches change, the old ones stay until the first lists of the new ones have arrived.
+    When watches change, the old ones stay until the first lists of the new ones have arrived. parts: those that are
+    planned.
     """
 
     def __init__(self, api: Connection, kind: ParamKind, clock: Clock) -> None:
+        super().__init__(str(ParametersKey(kind=kind)), clock, LOOK_AGAIN_SECONDS)
         self.kind = kind
-        self.name = str(ParametersKey(kind=kind))
         self._api = api
-        self._clock = clock
         self._keys: frozenset[ParametersKey] = frozenset()
         self._served: ServedResource | None = None
-        self._decided = asyncio.Event()
         self._moved = asyncio.Event()  # set, and replaced, when more may be known than before
-        self._discovery = Discovery(self.name, clock)
         self._watches: list[ParamWatch] = []  # all that run
         self._planned: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that should have it
-        self._serving: dict[ParametersKey, ParamWatch] = {}  # by reference, the watch that has it
-        self.parts: Sequence[ParamWatch] = ()  # those that are planned
         self._ending: set[asyncio.Task[None]] = set()
-        self._log = structlog.get_logger()
 
     def follow(self, keys: frozenset[ParametersKey]) -> None:
         """Follow exactly these keys from now on. Keys that were already followed keep their objects."""
@@ -178,27 +171,26 @@ class FollowedKind(Following):
 
     def unsynced(self) -> list[str]:
         """What is not known yet, with reasons."""
-        if not self._decided.is_set():
-            return [self._discovery.waiting]
-        waiting = [watch for watch in self.parts if not watch.keys & self._keys <= self._serving.keys()]
-        return [reason for watch in waiting for reason in watch.unsynced()]
+        if not self.decided.is_set():
+            return super().unsynced()
+        missing = {watch for key, watch in self._planned.items() if self._server(key) is None}
+        return [reason for watch in self.parts if watch in missing for reason in watch.unsynced()]
 
     def problems(self) -> list[str]:
         """What is not up to date, with reasons."""
-        problems = self._discovery.problems()
-        if self._decided.is_set() and self._served is None:
-            problems.append(f"{self.name}: not served; install its CustomResourceDefinition, or correct the paramKind")
-        return [*problems, *super().problems()]
+        reason = "not served; install its CustomResourceDefinition, or correct the paramKind"
+        absent = self.decided.is_set() and self._served is None
+        return [*super().problems(), *([f"{self._called}: {reason}"] if absent else [])]
 
     def known(self, key: ParametersKey) -> KnownParameters:
         """The parameters for a key. Raises Missing if they are not known."""
-        if not self._decided.is_set():
+        if not self.decided.is_set():
             raise Missing(key)
         if self._served is None:
             return NOT_SERVED
         if not key.has_objects:
             return KnownParameters(self._served.scope)
-        watch = self._of(key, self._serving)
+        watch = self._server(key) or self._server(self._everywhere(key))
         if watch is None:
             raise Missing(key)
         return KnownParameters(self._served.scope, watch.selected(key))
@@ -210,24 +202,22 @@ class FollowedKind(Following):
         ):
             slow = f"the API server at {self._api.configuration.host} took over {seconds:.1f} s"
             raise FactUnavailable(f"{key} could not be read: {self._reason(key) or slow}")
-        if self._served and _is_watched(key, self._served.scope) and self._of(key, self._planned) is None:
+        if self._served and _is_watched(key, self._served.scope) and self._plan(key) is None:
             raise not_followed(key)
 
-    async def run(self) -> NoReturn:
-        """Find out whether the kind is served, again while it is not or a watch fails."""
-        while True:
-            if self._served is None or any(watch.problem for watch in self.parts):
-                there = await self._discovery.ask(lambda: kinds(self._api, self.kind.api_version))
-                served = there.get(self.kind.kind)
-                if served != self._served or not self._decided.is_set():
-                    event = "param kind is served" if served else "param kind is not served"
-                    self._log.info(event, param_kind=self.name)
-                    self._planned, self._serving = {}, {}
-                    self._clear()
-                    self._served = served
-                    self._decided.set()
-                    self._adjust()
-            await self._clock.sleep(LOOK_AGAIN_SECONDS)
+    def _is_partial(self) -> bool:
+        return self._served is None
+
+    async def _look(self) -> None:
+        served = (await self._answer(lambda: kinds(self._api, self.kind.api_version))).get(self.kind.kind)
+        if served != self._served or not self.decided.is_set():
+            event = "param kind is served" if served else "param kind is not served"
+            self._log.info(event, param_kind=self._called)
+            self._planned = {}
+            self._clear()
+            self._served = served
+            self.decided.set()
+            self._adjust()
 
     def _adjust(self) -> None:
         """Start and end watches to match the keys. It must not wait, so that `known` is consistent."""
@@ -237,30 +227,23 @@ class FollowedKind(Following):
         for reach, part in plan(keys).items():
             watch = next((watch for watch in self._watches if watch.reach == reach and part <= watch.keys), None)
             if watch is None and served is not None:
-                watch = ParamWatch(self._api, reach, part, served, self._clock, self._listed)
+                watch = ParamWatch(self._api, reach, part, served, self._clock, self._clear)
                 watch.task = asyncio.create_task(watch.run(), name=f"parameters: {reach}")
                 self._watches.append(watch)
             self._planned |= dict.fromkeys(part, watch) if watch else {}
-        self.parts = sorted({*self._planned.values()}, key=lambda watch: str(watch.reach))
-        self._serving = {key: self._server(key) or watch for key, watch in self._serving.items() if key in keys}
-        for key in keys - self._serving.keys():
-            if watch := self._server(key):
-                self._serving[key] = watch
+        self.parts = sorted({*self._planned.values()}, key=lambda watch: watch.name)
         self._clear()
 
     def _server(self, key: ParametersKey) -> ParamWatch | None:
         """The watch that has a reference: the planned one or, until its first list has arrived, an older one."""
-        watches = (self._planned[key], *self._watches)
-        return next((watch for watch in watches if watch.synced.is_set() and key in watch.keys), None)
-
-    def _listed(self, watch: ParamWatch) -> None:
-        if watch.synced.is_set():
-            self._serving |= dict.fromkeys((key for key in watch.keys if self._planned.get(key) is watch), watch)
-        self._clear()
+        planned = self._planned.get(key)
+        if planned is None or planned.synced.is_set():
+            return planned
+        return next((watch for watch in self._watches if watch.synced.is_set() and key in watch.keys), None)
 
     def _clear(self) -> None:
         """End the watches that nobody needs any more, and wake those that wait for parameters."""
-        needed = {*self._planned.values(), *self._serving.values()}
+        needed = {*self._planned.values(), *map(self._server, self._planned)}
         for watch in self._watches:
             if watch not in needed and watch.task is not None:
                 watch.task.cancel()  # `stop` waits for its end
@@ -273,23 +256,23 @@ class FollowedKind(Following):
     async def _settled(self, key: ParametersKey, seconds: float) -> bool:
         try:
             async with asyncio.timeout(seconds):
-                await self._decided.wait()
-                while self._of(key, self._planned) is not None and self._of(key, self._serving) is None:
+                await self.decided.wait()
+                while self._plan(key) and not (self._server(key) or self._server(self._everywhere(key))):
                     await self._moved.wait()
         except TimeoutError:
             return False
         return True
 
     def _reason(self, key: ParametersKey) -> str | None:
-        watch = self._of(key, self._planned)
-        return self._discovery.problem if watch is None else watch.reason
+        watch = self._plan(key)
+        return self.undecided if watch is None else watch.reason
 
-    def _of(self, key: ParametersKey, watches: dict[ParametersKey, ParamWatch]) -> ParamWatch | None:
-        """The watch that has these parameters, for their namespace or for all namespaces."""
-        watch = watches.get(key)
-        if watch is None and key.namespace:
-            watch = watches.get(ParametersKey(kind=self.kind, name=key.name, selector=key.selector))
-        return watch
+    def _plan(self, key: ParametersKey) -> ParamWatch | None:
+        """The watch that should have these parameters, for their namespace or for all namespaces."""
+        return self._planned.get(key) or self._planned.get(self._everywhere(key))
+
+    def _everywhere(self, key: ParametersKey) -> ParametersKey:
+        return ParametersKey(kind=self.kind, name=key.name, selector=key.selector)
 
 
 def not_followed(key: ParametersKey) -> FactUnavailable:

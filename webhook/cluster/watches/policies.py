@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import msgspec
 import structlog
 from msgspec import Struct
 
+from policies.engine.request import mapping
 from policies.engine.violation import shortened
 from webhook.cluster.api.call import Connection, fetch, merge, resource_path
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import Clock, ClusterError
 from webhook.cluster.api.events import Events, Reason, Subject
-from webhook.cluster.api.objects import ConfigMapObject, FollowedResource, WholeObject, name_of, whole
+from webhook.cluster.api.objects import FollowedResource, WholeObject, name_of, whole
 from webhook.cluster.watches.reflector import Cache, Following, Reflector
 from webhook.registration.resources import ADMISSION, API_VERSION, POLICIES
 
@@ -119,13 +118,14 @@ class PolicyMaps(Following):
         clock = clock or Clock()
         self._events = Events(api, clock)
 
-        def kept(item: ConfigMapObject) -> PolicyMap:
-            annotations = item.metadata.annotations or {}
-            return PolicyMap(item.metadata.name, item.metadata.uid, item.data or {}, annotations.get(REFUSED, ""))
+        def kept(item: WholeObject) -> PolicyMap:
+            about, data = item.content["metadata"], mapping(item.content, "data")
+            refused = mapping(about, "annotations").get(REFUSED, "")
+            return PolicyMap(item.metadata.name, about.get("uid", ""), data, refused)
 
-        self._known = Cache[ConfigMapObject, str, PolicyMap](name_of, kept, self.changed.set)
-        decode, query = msgspec.json.Decoder(ConfigMapObject).decode, (("labelSelector", SELECTOR),)
-        resource = FollowedResource("configmaps with policies", decode, query=query, cached=True)
+        self._known = Cache[WholeObject, str, PolicyMap](name_of, kept, self.changed.set)
+        query = (("labelSelector", SELECTOR),)
+        resource = FollowedResource("configmaps with policies", whole, query=query, cached=True)
         right = f"a Role in namespace {namespace} must allow the service's account to list and watch configmaps"
         right += ", or set policies.configMaps to false"
         path = resource_path("v1", "configmaps", namespace)

@@ -7,15 +7,14 @@ version instead of listing again, and fails at lines over 4 MiB.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 import structlog
 
 from webhook.cluster.api.call import EVENT, UNREADABLE, Call, Connection, Lines, opened, pages, refused
-from webhook.cluster.api.clock import Backoff, Clock
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import Backoff, Clock, ClusterError
 from webhook.cluster.api.objects import FollowedResource, Object
 
 T = TypeVar("T")
@@ -85,11 +84,6 @@ class Cache(Generic[T, K, V]):
         """Replace all values with those of the list."""
         self._values, self._listed, self._sequence = self._listed, {}, None
         self._notice()
-
-    def clear(self) -> None:
-        """Forget all objects."""
-        self.begin()
-        self.complete()
 
     def changed(self, change: Change, item: T) -> None:
         """Handle one event. Most change no value: a Node, for example, writes its status every few minutes."""
@@ -344,3 +338,63 @@ class Reflector(Following, Generic[ObjectT]):
     def _skipped(self, error: Exception, size: int) -> None:
         # No part of the object may appear in the log.
         self._log.error("object skipped", resource=self.resource.name, reason=str(error), bytes=size)
+
+
+class Discovered(Following):
+    """Base class: follows kinds as far as the API server serves them.
+
+    called: what is asked about, in messages. seconds: how soon a new or removed CustomResourceDefinition is noticed.
+    Nothing is asked while all watches work. decided: set once the API server has answered. undecided: why the last
+    question failed; None if it was answered.
+    """
+
+    parts: Sequence[Reflector[Any]] = ()
+
+    def __init__(self, called: str, clock: Clock, seconds: float) -> None:
+        self.decided = asyncio.Event()
+        self.undecided: str | None = None
+        self._called = called
+        self._clock = clock
+        self._seconds = seconds
+        self._backoff = Backoff(clock)
+        self._log = structlog.get_logger()
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled. Check again what is served while a kind is not, or while a watch fails."""
+        while True:
+            if self._is_partial() or any(part.problem for part in self.parts):
+                await self._look()
+            await self._clock.sleep(self._seconds)
+
+    def unsynced(self) -> list[str]:
+        """Why not everything is known yet."""
+        if self.decided.is_set():
+            return super().unsynced()
+        reason = self.undecided or "waiting for the API server"
+        return [f"{self._called}: not known yet whether it is served: {reason}"]
+
+    def problems(self) -> list[str]:
+        """Why not everything is up to date, with remedies."""
+        return [*([f"{self._called}: {self.undecided}"] if self.undecided else []), *super().problems()]
+
+    def _is_partial(self) -> bool:
+        """Whether a kind is not followed."""
+        raise NotImplementedError
+
+    async def _look(self) -> None:
+        """Ask what is served, and follow that."""
+        raise NotImplementedError
+
+    async def _answer(self, question: Callable[[], Awaitable[T]]) -> T:
+        """The answer to a question, which raises ClusterError if it has none; it is repeated until it has."""
+        while True:
+            try:
+                answer = await question()
+            except ClusterError as error:
+                self.undecided = str(error)
+                self._log.warning("discovery failed", about=self._called, reason=self.undecided)
+                await self._backoff.wait(error.retry_after)
+            else:
+                self.undecided = None
+                self._backoff.reset()
+                return answer

@@ -13,8 +13,7 @@ from support.service.servers import leader
 from policies.engine.interruption import FactUnavailable
 from policies.topology.way import FlavorsKey, Form, JobKey, Support, constraints, scheduling
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.clock import Clock
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.errors import Clock, ClusterError
 from webhook.cluster.facts.scheduling import SchedulingSupport, flavors, job, probed, published
 from webhook.cluster.replicas.checks import SchedulingProbe
 from webhook.configuration.settings import Settings

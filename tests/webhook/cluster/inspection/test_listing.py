@@ -10,7 +10,7 @@ from policies.engine.request import GroupVersionResource
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.inspection.listing import Lister
+from webhook.cluster.inspection.auditing import Lister
 
 _MAPS = ServedResource(GroupVersionResource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
 _PATH = "/api/v1/configmaps"

@@ -13,8 +13,7 @@ from webhook.audit.finding import AuditError, Finding, Judged, Scope, Subject
 from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, Store
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
-from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.reports import MOST, SHARE, FindingEvents, Kinds, Reports, Told, Written, kinds
+from webhook.cluster.inspection.auditing import MOST, SHARE, FindingEvents, Kinds, Lister, Reports, Told, Written, kinds
 
 _QPS = 10
 

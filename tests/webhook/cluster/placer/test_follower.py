@@ -15,7 +15,7 @@ from support.patience import until
 from policies.topology.gang import GangKey
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import Metadata, Object, name_of
-from webhook.cluster.placer.follower import Entries, Follower
+from webhook.cluster.placer.gatekeeper import Entries, Follower
 
 SERVER = PodApi
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"

@@ -15,8 +15,7 @@ from support.patience import until
 
 from policies.topology.placer.opening import Opening
 from webhook.cluster.api.client import Connection
-from webhook.cluster.placer.follower import Follower
-from webhook.cluster.placer.gatekeeper import Gatekeeper
+from webhook.cluster.placer.gatekeeper import Follower, Gatekeeper
 from webhook.cluster.watches.reflector import cancelled
 from webhook.metrics import Metrics
 

@@ -21,8 +21,7 @@ from policies.engine.rule import RuleSet
 from webhook.audit.finding import Record
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
-from webhook.cluster.inspection.listing import Lister
-from webhook.cluster.inspection.reports import Place, leave
+from webhook.cluster.inspection.auditing import Lister, Place, leave
 from webhook.cluster.replicas.checks import (
     FIRST_SECONDS,
     MOST,

@@ -17,7 +17,7 @@ from support.api.times import Times
 from support.patience import until
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.clock import Clock
+from webhook.cluster.api.errors import Clock
 from webhook.cluster.replicas.lease import Durations, Leadership
 
 SERVER = GuardedApi

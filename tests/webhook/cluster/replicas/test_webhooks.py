@@ -18,12 +18,12 @@ from webhook.certificates import TrustWatch
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import (
-    Recognition,
     WatchState,
     Webhooks,
     apply,
     owner_uid,
     read,
+    recognition,
     remove,
     replace,
     unregister,
@@ -202,16 +202,16 @@ def test_a_replica_is_ready_once_it_knows_what_it_is_asked(times: Times) -> None
     """
     was_ready = False
     webhooks: Any = SimpleNamespace(unsynced=lambda: ["not listed yet"])
-    recognition = Recognition(webhooks, lambda: {"/old"}, lambda: was_ready, lambda: times.seconds)
+    unready = recognition(webhooks, lambda: {"/old"}, lambda: was_ready, lambda: times.seconds)
     told = []
     for seconds, paths in ((0, ["/old"]), (0, ["/old", "/new"]), (4, ["/old"]), (1, ["/old"])):
         times.pass_by(seconds)
         entries = [{"name": "x.cks-admission.dev", "clientConfig": {"url": f"https://x{path}"}} for path in paths]
         webhooks.state = WatchState(synced=True, current={"ValidatingWebhookConfiguration": {"webhooks": entries}})
-        told.append(recognition.unready())
+        told.append(unready())
     was_ready = True
 
     removal = "an entry that this version does not know was removed just now, and API servers may still ask it"
     unknown = "the API server asks for /new, which this version does not know; manage removes such entries"
     assert told == [["not listed yet"], [unknown], [removal], ["not listed yet"]]
-    assert recognition.unready() == []
+    assert unready() == []

@@ -14,7 +14,7 @@ from support.patience import until
 
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError
-from webhook.cluster.watches.secrets import SecretStore
+from webhook.cluster.replicas.lease import SecretStore
 
 SERVER = GuardedApi
 SECRETS = "/api/v1/namespaces/cks/secrets"

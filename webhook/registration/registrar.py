@@ -345,16 +345,16 @@ class Registrar:
             await cluster.remove(self._api, title)
             return None
         try:
-            stored = await cluster.apply(self._api, correction.configuration)
+            stored = await cluster.write(self._api, correction.configuration)
         except ApiError as error:
             # Fields that others own can make it invalid, as a url beside the service.
             replacement = None if there is None else target.replacement(there)
             if error.status != 422 or replacement is None:
                 raise
-            stored = await cluster.replace(self._api, replacement)
+            stored = await cluster.write(self._api, replacement, replaces=True)
         # Applying does not remove what others added to lists and maps, such as a condition that is never true.
         if target.correction(stored).differences and (replacement := target.replacement(stored)) is not None:
-            stored = await cluster.replace(self._api, replacement)
+            stored = await cluster.write(self._api, replacement, replaces=True)
         return stored
 
     def _undone(self) -> bool:

@@ -297,7 +297,7 @@ class _Made(NamedTuple):
             "policies": {policy.name: policy for policy in self.policies},
             "bindings": {binding.name: binding for binding in (*files.bindings, *native.bindings)},
             "exceptions": {written.value.name: written.value for written in files.exceptions},
-            "objects": {_name(value): value for value in (document.value for document in files.context) if value},
+            "objects": {_name(document.value): document.value for document in files.context if document.value},
         }
 
     @property

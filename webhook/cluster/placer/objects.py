@@ -57,10 +57,6 @@ _NODE = msgspec.json.Decoder(NodeManifest)
 _POD = msgspec.json.Decoder(PodManifest)
 
 
-def _node(raw: msgspec.Raw) -> WatchedNode:
-    return WatchedNode(_OBJECT.decode(raw).metadata, _NODE.decode(raw))
-
-
 def _pod(raw: msgspec.Raw) -> WatchedPod:
     placed = _kept(msgspec.json.decode(raw), _KEPT) if MENTION in bytes(raw) else None
     return WatchedPod(_OBJECT.decode(raw).metadata, _POD.decode(raw), placed)
@@ -75,6 +71,6 @@ def _kept(value: Any, fields: Mapping[str, Any] | None) -> Any:
 
 
 # A Node lists up to 50 images and has at least 20 KB, as in webhook/cluster/api/objects.py.
-NODES = FollowedResource("nodes", _node, page=100)
+NODES = FollowedResource("nodes", lambda raw: WatchedNode(_OBJECT.decode(raw).metadata, _NODE.decode(raw)), page=100)
 # A Pod that has failed takes no room, and is replaced.
 PODS = FollowedResource("pods", _pod, page=100, query=(("fieldSelector", "status.phase!=Failed"),))

@@ -37,23 +37,25 @@ async def read(api: ApiClient, kind: str, name: str) -> Json | None:
     return found and {**found, "apiVersion": f"{ADMISSION}/v1", "kind": kind}
 
 
-async def apply(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
-    """Write a configuration by server-side apply, and take over the ownership of its fields.
+async def write(api: ApiClient, configuration: Mapping[str, Any], *, replaces: bool = False) -> Json:
+    """Write a configuration by server-side apply, and take over the ownership of its fields. Return the result.
 
-    Returns the resulting configuration. Raises ClusterError.
+    replaces: write all of it in place of that with the same resourceVersion. Raises ClusterError; an ApiError with
+    status 409 if somebody else changed that first.
     """
-    # Applying an object that does not exist needs the right to create it, too.
-    return await _write(
-        api, "PATCH", configuration, (*_MANAGER, ("force", "true")), "application/apply-patch+yaml", "patch and create"
-    )
-
-
-async def replace(api: ApiClient, configuration: Mapping[str, Any]) -> Json:
-    """Replace the configuration with the same resourceVersion. Returns the resulting configuration.
-
-    Raises ClusterError; an ApiError with status 409 if somebody else changed the configuration first.
-    """
-    return await _write(api, "PUT", configuration, _MANAGER, "application/json", "update")
+    kind, name = configuration["kind"], configuration["metadata"]["name"]
+    target = path(kind, name)
+    if replaces:
+        verbs, call = "update", Call("PUT", target, _MANAGER, body=configuration, seconds=_SECONDS)
+    else:
+        # Applying an object that does not exist needs the right to create it, too.
+        query, form = (*_MANAGER, ("force", "true")), "application/apply-patch+yaml"
+        verbs = "patch and create"
+        call = Call("PATCH", target, query, content_type=form, body=configuration, seconds=_SECONDS)
+    try:
+        return await send(api, call)
+    except ClusterError as error:
+        raise _failure(f"{kind} {name} could not be written", error, kind, verbs) from error
 
 
 async def owner_uid(api: ApiClient, name: str) -> str | None:
@@ -123,22 +125,6 @@ def path(kind: str, name: str = "") -> str:
     if kind not in _KINDS:
         raise ClusterError(f"{kind} is not written here; what is: {', '.join(_KINDS)}")
     return resource_path(API_VERSION, _KINDS[kind], name=name)
-
-
-async def _write(
-    api: ApiClient,
-    method: str,
-    configuration: Mapping[str, Any],
-    query: tuple[tuple[str, str], ...],
-    content_type: str,
-    verbs: str,
-) -> Json:
-    kind, name = configuration["kind"], configuration["metadata"]["name"]
-    call = Call(method, path(kind, name), query, content_type=content_type, body=configuration, seconds=_SECONDS)
-    try:
-        return await send(api, call)
-    except ClusterError as error:
-        raise _failure(f"{kind} {name} could not be written", error, kind, verbs) from error
 
 
 def _failure(what: str, error: ClusterError, kind: str, verbs: str) -> ClusterError:

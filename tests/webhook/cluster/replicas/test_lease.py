@@ -1,24 +1,27 @@
-"""Who leads, by a Lease of an API server that keeps versions."""
+"""What processes share: who leads, by a Lease that keeps versions; the Secret with the CA; by which CA they write."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.api.fakeapi import status
+from support.api.fakeapi import MUTATING, VALIDATING, named, status
 from support.api.guardedapi import GuardedApi
 from support.api.times import Times
 from support.patience import until
 
 from webhook.cluster.api.client import Connection
-from webhook.cluster.api.errors import Clock
-from webhook.cluster.replicas.lease import Durations, Leadership
+from webhook.cluster.api.errors import ApiError, Clock
+from webhook.cluster.replicas.lease import Durations, Leadership, Replica, SecretStore, joined
+from webhook.configuration.settings import ClusterSettings, Settings, Tls
 
 SERVER = GuardedApi
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
@@ -229,3 +232,169 @@ async def test_what_is_missing_is_named(server: GuardedApi, api: Connection, cod
     reason = f"the API server refused POST {LEASES} at {server.url} ({code}: no); {remedy}"
     assert (said[0], said[1][: len(reason)]) == ("writing the lease failed", reason)
     assert later == [("writing the lease works again", ""), ("leading", "there was no lease")]
+
+
+SECRETS = "/api/v1/namespaces/cks/secrets"
+OURS = {"app.kubernetes.io/name": "cks-admission", "app.kubernetes.io/managed-by": "cks-admission"}
+
+
+@pytest.fixture
+async def secret(server: GuardedApi, api: Connection, times: Times) -> AsyncIterator[SecretStore]:
+    """The Secret, known as it is, beside another one."""
+    server.put(SECRETS, _secret("another", b"x"))
+    found = SecretStore(api, "cks", "ca", times.clock)
+    await found.start()
+    await server.watched(SECRETS)
+    yield found
+    await found.stop()
+
+
+def _secret(name: str, content: bytes, **metadata: Any) -> dict[str, Any]:
+    data = {"ca.crt": base64.b64encode(content).decode()}
+    return {"metadata": {"name": name, **metadata}, "type": "Opaque", "data": data}
+
+
+async def _refusal(secret: SecretStore) -> tuple[int, str]:
+    with pytest.raises(ApiError) as raised:
+        await secret.write({"ca.crt": b"new"})
+    return raised.value.status, str(raised.value)
+
+
+async def test_it_is_made(server: GuardedApi, secret: SecretStore) -> None:
+    """A Secret that does not exist is made as an opaque one with the service's labels, and is known at once."""
+    await secret.write({"ca.crt": b"cert", "ca.key": b"key"})
+
+    metadata = {"name": "ca", "labels": OURS, "resourceVersion": str(server.version)}
+    made = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}
+    assert secret.stored == {"ca.crt": b"cert", "ca.key": b"key"}
+    assert server.written == [("POST", SECRETS, {**made, "data": {"ca.crt": "Y2VydA==", "ca.key": "a2V5"}})]
+
+
+async def test_what_others_have_written_is_kept(server: GuardedApi, secret: SecretStore) -> None:
+    """Labels, annotations, the type and further data stay; only what is given takes the place of what was there."""
+    labels = {"team": "platform", "app.kubernetes.io/managed-by": "Helm"}
+    before = _secret("ca", b"old", uid="u", labels=labels, annotations={"note": "hands off"})
+    before["data"]["notes"] = "Tg=="
+    server.put(SECRETS, before | {"type": "kubernetes.io/custom"})
+    await until(lambda: secret.exists)
+
+    await secret.write({"ca.crt": b"new"})
+
+    version = {"labels": {**OURS, **labels}, "resourceVersion": str(server.version)}
+    assert server.get(SECRETS, "ca") == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/custom",
+        "metadata": {**before["metadata"], **version},
+        "data": {"ca.crt": "bmV3", "notes": "Tg=="},
+    }
+    assert secret.stored == {"ca.crt": b"new", "notes": b"N"}
+
+
+async def test_it_is_read_anew(server: GuardedApi, secret: SecretStore) -> None:
+    """What a dead watch has not told is known once it is read anew, and then followed over another watch."""
+    server.put(SECRETS, _secret("ca", b"first"))
+    await until(lambda: secret.stored == {"ca.crt": b"first"})
+    server.deafen(SECRETS)
+    server.put(SECRETS, _secret("ca", b"second"))
+
+    assert (secret.current, secret.stored) == (True, {"ca.crt": b"first"})
+    secret.reread()
+    assert (secret.current, secret.unsynced(), secret.stored) == (False, [], {"ca.crt": b"first"})
+    await until(lambda: secret.current)
+    assert secret.stored == {"ca.crt": b"second"}
+    await server.watched(SECRETS)
+    server.put(SECRETS, _secret("ca", b"third"))
+    await until(lambda: secret.stored == {"ca.crt": b"third"})
+
+
+async def test_a_lost_race_is_a_conflict(server: GuardedApi, api: Connection) -> None:
+    """Whether it was made, changed or deleted by somebody else meanwhile: nothing is written, and 409 says so."""
+    first, second = (SecretStore(api, "cks", "ca") for _ in range(2))  # they follow nothing
+
+    await first.write({"ca.crt": b"first"})
+    made = await _refusal(second)
+    server.put(SECRETS, _secret("ca", b"theirs"))
+    changed = await _refusal(first)
+    server.delete(SECRETS, "ca")
+    deleted = await _refusal(first)
+
+    refused = "Secret cks/ca could not be written: the API server refused"
+    assert [made, changed, deleted] == [
+        (409, f'{refused} POST {SECRETS} at {server.url} (409: "ca" already exists)'),
+        (409, f'{refused} PUT {SECRETS}/ca at {server.url} (409: the object "ca" has been modified)'),
+        (409, f'{refused} PUT {SECRETS}/ca at {server.url} (404: "ca" not found)'),
+    ]
+    assert len(server.written) == 1
+
+
+async def test_what_it_takes_to_write_is_said(server: GuardedApi, secret: SecretStore) -> None:
+    """A right that is missing is named; a Secret that cannot be changed, as an immutable one, is to be deleted."""
+    server.fail(SECRETS, 403, status(403, "forbidden"))
+    forbidden = await _refusal(secret)
+    server.put(SECRETS, _secret("ca", b"old"))
+    await until(lambda: secret.exists)
+    server.fail(f"{SECRETS}/ca", 422, status(422, "immutable"))
+    immutable = await _refusal(secret)
+
+    refused = "Secret cks/ca could not be written: the API server refused"
+    right = "a Role in namespace cks must allow the service's account to create secrets, and to update ca among them"
+    remedy = "delete Secret cks/ca, and it is made anew"
+    assert [forbidden, immutable] == [
+        (403, f"{refused} POST {SECRETS} at {server.url} (403: forbidden); {right}"),
+        (422, f"{refused} PUT {SECRETS}/ca at {server.url} (422: immutable); {remedy}"),
+    ]
+
+
+@pytest.fixture
+def held(server: GuardedApi) -> None:
+    """There is a CA, and a Lease that another process holds."""
+    server.put(SECRETS, _secret("ca", b"old"))
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "other", "leaseDurationSeconds": 3600, "acquireTime": moment, "renewTime": moment}
+    server.put(LEASES, named("cks-admission", spec=spec))
+    for path in (MUTATING, VALIDATING):
+        server.put(path, named("another"))
+
+
+def _settings(secret: str) -> Settings:
+    return Settings(cluster=ClusterSettings(namespace="cks"), tls=Tls(secret=secret, names=("localhost",)))
+
+
+@pytest.mark.usefixtures("held")
+async def test_who_leads_knows_the_ca_before_it_writes(server: GuardedApi, api: Connection) -> None:
+    """A process whose watch died before the CA was renewed reads the Secret anew before it writes as the holder."""
+    written: list[tuple[bool, bytes]] = []
+
+    def note(replica: Replica) -> bool:
+        assert replica.authority is not None
+        if replica.writing:
+            written.append((replica.leadership.leading, replica.authority.stored["ca.crt"]))
+        return replica.writing
+
+    async with joined(api, _settings("ca")) as replica:
+        await server.watched(SECRETS)
+        server.deafen(SECRETS)
+        server.put(SECRETS, _secret("ca", b"new"))
+        server.fail(SECRETS, 503, status(503))
+        server.put(LEASES, named("cks-admission", spec={"holderIdentity": ""}))
+        await until(lambda: note(replica) or replica.leadership.leading)
+        meanwhile = replica.writing, replica.unsynced(), replica.problems()
+        await until(lambda: note(replica))
+        after = replica.problems()
+
+    assert written == [(True, b"new")]
+    writing, unsynced, (waiting,) = meanwhile
+    assert (writing, unsynced, after) == (False, [], [])
+    assert waiting.startswith("Secret cks/ca is read again before anything is written: ")
+
+
+@pytest.mark.usefixtures("held")
+async def test_without_a_ca_of_its_own(server: GuardedApi, api: Connection) -> None:
+    """Where the CA comes from elsewhere, whoever holds the Lease writes."""
+    server.put(LEASES, named("cks-admission", spec={"holderIdentity": ""}))
+
+    async with joined(api, _settings("")) as replica:
+        assert not replica.writing
+        await until(lambda: replica.leadership.leading)
+        assert replica.writing

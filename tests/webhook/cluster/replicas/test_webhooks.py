@@ -20,13 +20,12 @@ from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.webhooks import (
     WatchState,
     Webhooks,
-    apply,
     owner_uid,
     read,
     recognition,
     remove,
-    replace,
     unregister,
+    write,
 )
 from webhook.registration.resources import CONFIGURATIONS
 
@@ -130,14 +129,14 @@ MINE = f"{MUTATING}/mine"
             "; a ClusterRole must allow the service's account to get it",
         ),
         (
-            lambda api: apply(api, made("MutatingWebhookConfiguration")),
+            lambda api: write(api, made("MutatingWebhookConfiguration")),
             f"PATCH {MINE}",
             403,
             f"{OWN} written",
             f"; {RIGHT.format('patch and create')}",
         ),
         (
-            lambda api: apply(api, made("MutatingWebhookConfiguration")),
+            lambda api: write(api, made("MutatingWebhookConfiguration")),
             f"PATCH {MINE}",
             422,
             f"{OWN} written",
@@ -166,8 +165,8 @@ async def test_what_fails_is_named(
 @pytest.mark.parametrize(
     "send",
     [
-        lambda api: apply(api, made("Secret")),
-        lambda api: replace(api, made("Secret")),
+        lambda api: write(api, made("Secret")),
+        lambda api: write(api, made("Secret"), replaces=True),
         lambda api: read(api, "Secret", "mine"),
         lambda api: remove(api, {"Secret": "mine"}),
         lambda api: unregister(api, {"Secret": "mine"}),

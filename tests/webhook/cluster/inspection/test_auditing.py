@@ -1,19 +1,35 @@
-"""The reports that an audit writes, and the Events by which people are told: what is in them, and how few."""
+"""An audit of a cluster: what it lists and how, the reports that it writes, and the Events by which people are told."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from support.api.fakeapi import FakeApi, status
+from support.api.fakeapi import FakeApi, named, status
 from support.api.times import Times
 
 from policies.engine.request import GroupVersionResource
+from webhook.audit.audit import audit_rules
 from webhook.audit.finding import AuditError, Finding, Judged, Scope, Subject
 from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, Store
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
-from webhook.cluster.inspection.auditing import MOST, SHARE, FindingEvents, Kinds, Lister, Reports, Told, Written, kinds
+from webhook.cluster.api.errors import ApiError
+from webhook.cluster.inspection.auditing import (
+    MOST,
+    SHARE,
+    FindingEvents,
+    Kinds,
+    Lister,
+    Reports,
+    Told,
+    Written,
+    kinds,
+    units,
+)
+from webhook.configuration.rules import workload_table
+from webhook.configuration.settings import Settings
+from webhook.sources.policyset import EMPTY
 
 _QPS = 10
 
@@ -196,3 +212,129 @@ async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection,
         Written(written=2, told=Told(omitted=1, failed=1)),
         [f"could not write Events: the API server refused POST {_EVENTS} at {server.url} (403: {message}); {right}"],
     )
+
+
+_MAPS = ServedResource(GroupVersionResource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
+_PATH = "/api/v1/configmaps"
+_NAMES = [f"m-{number}" for number in range(7)]
+
+
+@pytest.fixture
+def lister(api: Connection, server: FakeApi, times: Times) -> Lister:
+    """Lists two objects at a time of the seven that there are, of which two are in a Namespace `a`."""
+    for number, name in enumerate(_NAMES):
+        server.put(_PATH, named(name, namespace="a" if number < 2 else "b"))
+    return Lister(api, 10, times.clock, size=2)
+
+
+async def _listed(lister: Lister) -> list[str]:
+    return [obj["metadata"]["name"] async for obj in lister.objects(_MAPS)]
+
+
+@pytest.mark.parametrize("more", ["4", ""], ids=["a new token", "no token"])
+async def test_a_token_expires(lister: Lister, server: FakeApi, more: str) -> None:
+    """A list whose token has expired goes on where the API server says, or begins again, and nothing comes twice."""
+    gone = status(410, "the provided continue parameter is too old", metadata={"continue": more})
+    server.fail(_PATH, 410, gone, query={"continue": "4"})
+
+    assert await _listed(lister) == _NAMES
+
+
+async def test_an_api_server_that_asks_for_time_gets_it(lister: Lister, server: FakeApi, times: Times) -> None:
+    """After 429 the next request comes no sooner than Retry-After says, however often that happens."""
+    server.fail(_PATH, 429, status(429, "too many"), times=20, headers={"Retry-After": "7"})
+
+    assert await _listed(lister) == _NAMES
+    assert len([pause for pause in times.pauses if pause >= 7]) >= 20
+
+
+async def test_a_failure_is_tried_again_a_few_times(lister: Lister, server: FakeApi) -> None:
+    """Seven failures in a row are waited out, the eighth is told."""
+    server.fail(_PATH, 500, status(500, "etcd"), times=7)
+    assert len(await _listed(lister)) == len(_NAMES)
+
+    server.fail(_PATH, 500, status(500, "etcd"), times=8)
+    with pytest.raises(ApiError, match="etcd"):
+        await _listed(lister)
+
+
+async def test_requests_keep_their_distance(lister: Lister, times: Times) -> None:
+    """Between four pages of one list there are three pauses, each a tenth of a second longer by a clock that stands."""
+    await _listed(lister)
+
+    assert times.pauses == pytest.approx([0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+async def test_objects_come_with_their_kind(lister: Lister, server: FakeApi, *, metadata: bool) -> None:
+    """Each object has what the items of a list lack, on all pages; metadata may be all that is asked for."""
+    objects = [one async for one in lister.objects(_MAPS, metadata=metadata)]
+
+    assert [(one["apiVersion"], one["kind"], one["metadata"]["name"]) for one in objects] == [
+        ("v1", "ConfigMap", name) for name in _NAMES
+    ]
+    assert ("as=PartialObjectMetadataList" in server.seen[-1].headers["Accept"]) is metadata
+
+
+_SETTINGS = Settings()
+_WORKLOADS = workload_table(_SETTINGS)
+_RULES = audit_rules(_SETTINGS, EMPTY.files)
+
+
+def _served(group: str, version: str, plural: str, kind: str, *, namespaced: bool = True) -> ServedResource:
+    return ServedResource(GroupVersionResource(group, version, plural), kind, namespaced)
+
+
+_CLUSTER = [
+    _served("", "v1", "pods", "Pod"),
+    _served("", "v1", "events", "Event"),
+    _served("", "v1", "nodes", "Node", namespaced=False),
+    _served("apps", "v1", "deployments", "Deployment"),
+    _served("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    _served("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    _served("events.k8s.io", "v1", "events", "Event"),
+]
+
+
+def test_each_kind_is_listed_once() -> None:
+    """A kind is listed in the preferred version, Events under one name, Pods last; others by their metadata alone."""
+    assert [(unit.key, unit.metadata) for unit in units(_CLUSTER, _RULES.ruleset, _WORKLOADS)] == [
+        ("/api/v1/events", True),
+        ("/api/v1/nodes", True),
+        ("/apis/apps/v1/deployments", False),
+        ("/apis/autoscaling/v2/horizontalpodautoscalers", True),
+        ("/api/v1/pods", False),
+    ]
+
+
+_DEPLOYMENTS, _PODS = "/apis/apps/v1/namespaces/{}/deployments", "/api/v1/namespaces/{}/pods"
+_SERVICES = [_served(group, "v1", "services", "Service") for group in ("", "serving.example")]
+_OWN, _OTHER = "/api/v1/services", "/apis/serving.example/v1/services"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "namespaces", "paths"),
+    [
+        (("deployment.apps", "pods"), "bab", [path.format(one) for path in (_DEPLOYMENTS, _PODS) for one in "ab"]),
+        # A name in full is nobody else's: Kubernetes' own kinds have no group.
+        (("services.v1.",), "", [_OWN]),
+        (("services.v1.serving.example",), "", [_OTHER]),
+        (("services",), "", [_OWN, _OTHER]),
+    ],
+)
+def test_namespaces_and_kinds_are_chosen(kinds: tuple[str, ...], namespaces: str, paths: list[str]) -> None:
+    """Of chosen Namespaces only what is in them is listed, of chosen kinds only these, however they are called."""
+    found = units([*_CLUSTER, *_SERVICES], _RULES.ruleset, _WORKLOADS, [*namespaces], kinds)
+
+    assert [unit.key for unit in found] == paths
+
+
+def test_a_kind_without_a_rule_is_left_out() -> None:
+    """Of several kinds those are listed that a rule is about; if there is none, or no such kind, that is told."""
+    silent = audit_rules(Settings.model_validate({"labels": {"action": "off"}}), EMPTY.files).ruleset
+
+    assert [unit.key for unit in units(_CLUSTER, silent, _WORKLOADS, (), ("pods", "events"))] == ["/api/v1/pods"]
+    with pytest.raises(AuditError, match="--kind events: no rule or policy is about it"):
+        units(_CLUSTER, silent, _WORKLOADS, (), ("events",))
+    with pytest.raises(AuditError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
+        units(_CLUSTER, silent, _WORKLOADS, (), ("Deplyment",))

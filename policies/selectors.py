@@ -169,12 +169,11 @@ class Census:
 
     def meets(self, requirement: SelectorRequirement) -> bool:
         """Whether a Node meets a requirement by its label, or one to come might: of their labels, not all are known."""
-        key = requirement.key
-        if any(requirement.matches(labels) for labels in self._coming if key in labels):
+        if self.comes(requirement):
             return True
-        return any(requirement.matches({key: value}) for value in self.values(key)) or (
-            self.values(key).total() < len(self.nodes) and requirement.matches({})
-        )
+        key, values = requirement.key, self.values(requirement.key)
+        is_lacked = values.total() < len(self.nodes)
+        return any(requirement.matches({key: value}) for value in values) or (is_lacked and requirement.matches({}))
 
     def comes(self, requirement: SelectorRequirement) -> bool:
         """Whether a Node to come may meet a requirement that it is told to meet."""

@@ -14,14 +14,7 @@ from typing import Any
 from policies.admissionpolicy.builtin.table import ApiResource, served_resources
 from policies.admissionpolicy.documents.document import Document, Path
 from policies.admissionpolicy.documents.reader import Loaded, objects
-from policies.admissionpolicy.model import (
-    LINT_IGNORE,
-    Binding,
-    Expression,
-    MatchResources,
-    NamedRule,
-    Policy,
-)
+from policies.admissionpolicy.model import LINT_IGNORE, Binding, Expression, MatchResources, NamedRule, Policy
 from policies.admissionpolicy.mutation.merge import atomics
 from policies.admissionpolicy.schema import SchemaNode, built_in
 from policies.cel import types

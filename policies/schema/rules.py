@@ -125,8 +125,10 @@ def _labels_and_annotations(metadata: _Json, place: Place, flaws: Flaws) -> None
         flaws.too_long((place, "annotations"), _TOTAL)
 
 
-def _requirement(value: _Json, place: Place, flaws: Flaws, operators: tuple[str, ...] = _OPERATORS) -> None:
+def _requirement(value: _Json, place: Place, flaws: Flaws, *, of_nodes: bool = False) -> None:
+    """A requirement has the values that its operator needs. Those of Nodes may also compare numbers."""
     operator, values = value.get("operator") or "", _items(value, "values")
+    operators = (*_OPERATORS, *_COMPARED) if of_nodes else _OPERATORS
     if operator not in operators:
         remedy = f"write one of {', '.join(operators)}"
         flaws.invalid((place, "operator"), operator, "not a valid selector operator", remedy)
@@ -134,11 +136,7 @@ def _requirement(value: _Json, place: Place, flaws: Flaws, operators: tuple[str,
         flaws.required((place, "values"), "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in _PRESENCE and values:
         flaws.forbidden((place, "values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-
-
-def _node_requirement(value: _Json, place: Place, flaws: Flaws) -> None:
-    _requirement(value, place, flaws, (*_OPERATORS, *_COMPARED))
-    if value.get("operator") in _COMPARED and len(_items(value, "values")) != 1:
+    elif operator in _COMPARED and len(values) != 1:
         flaws.required((place, "values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
 
 
@@ -493,7 +491,7 @@ OF_TYPES: Mapping[str, Rule] = {
     "core.v1.Container": _container,
     "core.v1.EnvVar": _variable,
     "core.v1.LifecycleHandler": _handler,
-    "core.v1.NodeSelectorRequirement": _node_requirement,
+    "core.v1.NodeSelectorRequirement": partial(_requirement, of_nodes=True),
     "core.v1.PersistentVolumeClaimSpec": _claim,
     "core.v1.Pod": lambda value, place, flaws: _deletion_cost(value, below(place, "metadata", "annotations"), flaws),
     "core.v1.PodSpec": _pod,

@@ -73,10 +73,7 @@ class _Shape:
     """
 
     def __init__(
-        self,
-        judge: _Judge = lambda *_: None,
-        absent: _Absent = lambda *_: None,
-        plain: type | None = None,
+        self, judge: _Judge = lambda *_: None, absent: _Absent = lambda *_: None, plain: type | None = None
     ) -> None:
         self.judge, self.absent, self.plain = judge, absent, plain
 

@@ -237,18 +237,9 @@ LIBRARY = library(
     ("authorizer_path: Authorizer.path(string) -> PathCheck", _narrowed("path", kind=_PathCheck)),
     ("authorizer_group: Authorizer.group(string) -> GroupCheck", _narrowed("api_group", kind=_GroupCheck)),
     ("authorizer_serviceaccount: Authorizer.serviceAccount(string, string) -> Authorizer", _service_account),
-    (
-        "groupcheck_resource: GroupCheck.resource(string) -> ResourceCheck",
-        _narrowed("resource"),
-    ),
-    (
-        "resourcecheck_subresource: ResourceCheck.subresource(string) -> ResourceCheck",
-        _narrowed("subresource"),
-    ),
-    (
-        "resourcecheck_namespace: ResourceCheck.namespace(string) -> ResourceCheck",
-        _narrowed("namespace"),
-    ),
+    ("groupcheck_resource: GroupCheck.resource(string) -> ResourceCheck", _narrowed("resource")),
+    ("resourcecheck_subresource: ResourceCheck.subresource(string) -> ResourceCheck", _narrowed("subresource")),
+    ("resourcecheck_namespace: ResourceCheck.namespace(string) -> ResourceCheck", _narrowed("namespace")),
     ("resourcecheck_name: ResourceCheck.name(string) -> ResourceCheck", _narrowed("name")),
     ("pathcheck_check: PathCheck.check(string) -> Decision", _answered, CHECK_COST),
     ("resourcecheck_check: ResourceCheck.check(string) -> Decision", _answered, CHECK_COST),

@@ -568,16 +568,10 @@ def _literal(value: Value) -> str:
 
 
 def _integer(letter: str, value: Value) -> str:
-    """`%d` and `%o`, whose letters are the same in Python."""
-    if value.__class__ is int or value.__class__ is Uint:
+    """`%d`, `%o` and `%b`, whose letters are the same in Python. Only the last one takes booleans."""
+    if value.__class__ in (int, Uint) or (letter == "b" and value.__class__ is bool):
         return format(value, letter)
     raise _wrong(letter, value)
-
-
-def _binary(value: Value) -> str:
-    if isinstance(value, int):
-        return format(value, "b")
-    raise _wrong("b", value)
 
 
 def _hexadecimal(value: Value) -> str:
@@ -627,7 +621,7 @@ _WITH_PRECISION: dict[str, Callable[[int, Value], str]] = {"f": _fixed_point, "e
 _CLAUSES: dict[str, _Clause] = {
     "s": _string,
     "d": partial(_integer, "d"),
-    "b": _binary,
+    "b": partial(_integer, "b"),
     "o": partial(_integer, "o"),
     "x": _hexadecimal,
     "X": lambda value: _hexadecimal(value).upper(),

@@ -19,7 +19,7 @@ operator, KubeRay (labelPod), Volcano (createJobPod), Knative Serving, Kubeflow'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Final
 
@@ -291,7 +291,7 @@ def controller_of(kind: tuple[str, str], template: Location) -> Controller:
     return Controller()
 
 
-def filled(text: str, workload: JsonObject, template: Location) -> str | None:
+def _filled(text: str, workload: JsonObject, template: Location) -> str | None:
     """The text with the workload's fields; None if one of them is not set."""
     values = []
     for field in _FIELD.findall(text):
@@ -306,14 +306,6 @@ def filled(text: str, workload: JsonObject, template: Location) -> str | None:
         values.append(value)
     fields = iter(values)
     return _FIELD.sub(lambda _: next(fields), text)
-
-
-def fields_of(controller: Controller) -> Iterator[str]:
-    """The paths of the workload that the row's texts and its completion mode depend on."""
-    texts = [*controller.labels.values(), *([controller.owner.name] if controller.owner else [])]
-    yield from (field for text in texts for field in _FIELD.findall(text) if field != "*")
-    if controller.completion_mode:
-        yield controller.completion_mode
 
 
 def _within(pattern: Pattern, template: Location) -> Location:
@@ -386,7 +378,10 @@ def template_paths(workloads: Mapping[tuple[str, str], Workload]) -> frozenset[s
     rows = templated(workloads)
     templates = {render(pattern) for row in rows.values() for pattern in row.templates}
     annotations = {f"{render(job)}.metadata.annotations" for row in rows.values() for job in row.jobs}
-    copied = {field for kind in rows for row in CONTROLLERS.get(kind, ()) for field in fields_of(row)}
+    controllers = [controller for kind in rows for controller in CONTROLLERS.get(kind, ())]
+    texts = [text for one in controllers for text in (*one.labels.values(), one.owner.name if one.owner else "")]
+    copied = {field for text in texts for field in _FIELD.findall(text) if field != "*"}
+    copied |= {one.completion_mode for one in controllers if one.completion_mode}
     beside = {render(place) for row in rows.values() for _, place in row.containers}
     return frozenset(templates | annotations | copied | beside | _OF_THE_WORKLOAD) if rows else frozenset()
 
@@ -441,7 +436,7 @@ def _pod(
     }
 
     # The labels that the controller adds; an Indexed Job also adds an annotation.
-    texts = {key: filled(text, workload, location) for key, text in controller.labels.items()}
+    texts = {key: _filled(text, workload, location) for key, text in controller.labels.items()}
     labels = {key: text for key, text in texts.items() if text is not None}
     index = {}
     if controller.completion_mode:
@@ -469,11 +464,11 @@ def _pod(
             {
                 "apiVersion": f"{kind.group}/{kind.version}".lstrip("/"),
                 "kind": kind.kind,
-                "name": filled("{metadata.name}", workload, location) or "",
+                "name": _filled("{metadata.name}", workload, location) or "",
             }
         ]
         if made is not None:
-            made_name = filled(made.name, workload, location)
+            made_name = _filled(made.name, workload, location)
             owners.insert(0, {"apiVersion": made.api_version, "kind": made.kind, "name": made_name})
         metadata["ownerReferences"] = [
             {**one, "controller": not at, "blockOwnerDeletion": not at} for at, one in enumerate(owners)

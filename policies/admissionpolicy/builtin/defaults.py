@@ -49,10 +49,8 @@ _IMAGE = re.compile(
     r"(?::(?P<tag>[0-9A-Za-z_][0-9A-Za-z_.-]{0,127}))?(?P<digest>@sha(?:256:[0-9a-f]{64}|512:[0-9a-f]{128}))?"
 )
 _ID = re.compile("[a-f0-9]{64}")
-_WHOLE_SINCE = (1, 37)
-"""The release since which PodLevelResourcesFixDefaulting is on."""
-_ON_BY_DEFAULT = (1, 37)
-"""The release since which MaxUnavailableStatefulSet is on."""
+_WHOLE_SINCE = (1, 37)  # PodLevelResourcesFixDefaulting is on
+_ON_BY_DEFAULT = (1, 37)  # MaxUnavailableStatefulSet is on
 _SCALE_UP: JsonObject = {
     "stabilizationWindowSeconds": 0,
     "selectPolicy": "Max",

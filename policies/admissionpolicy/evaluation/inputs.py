@@ -221,13 +221,9 @@ def parameter_keys(policies: Iterable[Policy], bindings: Iterable[Binding]) -> f
     kinds = {(f"{policy.kind}Binding", policy.name): policy.param_kind for policy in policies}
     keys = set()
     for binding in bindings:
-        kind, reference = kinds.get((binding.kind, binding.policy_name)), binding.param_ref
-        if kind is not None and reference is not None:
-            keys.add(
-                ParametersKey(
-                    kind=kind, namespace=reference.namespace, name=reference.name, selector=reference.selector
-                )
-            )
+        kind, ref = kinds.get((binding.kind, binding.policy_name)), binding.param_ref
+        if kind is not None and ref is not None:
+            keys.add(ParametersKey(kind=kind, namespace=ref.namespace, name=ref.name, selector=ref.selector))
         elif kind is not None:
             keys.add(ParametersKey(kind=kind))
     return frozenset(keys)

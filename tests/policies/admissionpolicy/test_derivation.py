@@ -18,8 +18,6 @@ from policies.admissionpolicy.derivation import (
     DerivedPod,
     controller_of,
     derive,
-    fields_of,
-    filled,
     template_paths,
 )
 from policies.cel.reads import Reads
@@ -376,23 +374,6 @@ def test_the_topology_annotations_of_a_workload_hold_for_its_pods() -> None:
     assert derived.pod["metadata"]["annotations"] == {topology: "workload", preferred: "job", required: "template"}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{metadata.name}-x", "web-x"),
-        ("{spec.tasks[*].name}", "b"),
-        ("{spec.none}", None),
-        ("{spec.number}", None),
-        ("plain", "plain"),
-    ],
-)
-def test_a_text_with_fields(text: str, expected: str | None) -> None:
-    """Fields stand in braces, lists are taken at the template's own place, and what is no text gives none."""
-    obj = {"metadata": {"name": "web"}, "spec": {"tasks": [{"name": "a"}, {"name": "b"}], "number": 5}}
-
-    assert filled(text, obj, ("spec", "tasks", 1, "template")) == expected
-
-
 def test_a_workload_without_a_name_lends_the_start_of_one() -> None:
     """With a generateName, names begin with it."""
     asked = request(deployment(metadata={"name": "", "generateName": "web-"}, kind="StatefulSet"))
@@ -407,7 +388,7 @@ def test_the_table_is_about_kinds_and_fields_that_there_are() -> None:
     named = {(kind, parse(row.template)[0]) for kind, row in rows if row.template}
 
     assert named <= {(kind, pattern[0]) for kind, row in kinds.items() for pattern in row.templates if pattern}
-    assert all(parse(field) for _, row in rows for field in fields_of(row))
+    assert all(map(parse, template_paths(kinds)))
     assert controller_of(("x", "Unknown"), ("spec", "template")) == controller_of(
         ("apps", "DaemonSet"), ("spec", "template")
     )

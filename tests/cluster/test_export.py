@@ -118,7 +118,7 @@ def applied(cluster: Cluster, plain: dict[str, Json]) -> Iterator[str]:
 
 def test_the_api_server_takes_what_is_converted(cluster: Cluster) -> None:
     """Policies of Kyverno and Gatekeeper, turned, are taken as they are, those left out that are said to be lost."""
-    foreign = Path(__file__).parents[1] / "policies" / "conversion" / "foreign.yaml"
+    foreign = Path(__file__).parents[1] / "policies" / "foreign.yaml"
     refused = {}
     for entry in yaml.safe_load(foreign.read_text(encoding="utf-8")):
         for document, conversion in zip(entry["documents"], convert(entry["documents"]), strict=True):

@@ -137,7 +137,6 @@ def no_exception_covers(exceptions: Iterable[PolicyException], today: date) -> l
 
 
 def _meets(labels: str, requirements: Iterable[SelectorRequirement]) -> str:
-    """Whether labels meet all requirements."""
     clauses = [is_map(labels)]
     for one in requirements:
         key = text(one.key)
@@ -248,7 +247,6 @@ _REMOVED = (
 
 
 def _holds(labels: str) -> str:
-    """Whether labels have `k` with the value `v`."""
     return f"{is_map(labels)} && k in {labels} && {labels}[k] == v"
 
 

@@ -76,7 +76,6 @@ def is_not_essential(writes: Iterable[EssentialWrite], users: Iterable[str]) -> 
 
 
 def _resources(rules: Iterable[ResourceRule]) -> list[str]:
-    """Clauses about what is written: whole resources, single subresources, and what only some operations write."""
     clauses, whole, single = [], [], []
     for rule in rules:
         names = [(group, *pattern.partition("/")[::2]) for group in rule.groups for pattern in rule.resources]
@@ -283,11 +282,7 @@ def selectors_are_concerned(workloads: Iterable[Workload]) -> HookCondition:
 
 
 def _names_known(spec: str) -> str:
-    """Whether a key in a Pod's spec looks known: of its node selector, its affinity, or the spread of its Pods.
-
-    Of another shape than a Pod's it is an error, which leaves the object alone like a condition that is false. Most
-    specs have none of the three, so that it costs three tests.
-    """
+    """Whether a key in a Pod's spec looks known; an error, which counts as false, where it has another shape."""
     known = f"matches({text(SELECTORS)})"
     required, preferred = (f".?{name}DuringSchedulingIgnoredDuringExecution" for name in ("required", "preferred"))
     nodes = (
@@ -394,12 +389,10 @@ def _within(rows: Iterable[Workload], places: str, predicate: str) -> Iterator[s
 
 
 def _viewed(listed: str, view: str) -> str:
-    """A list of pairs, in which each map `x` is replaced by a view of it."""
     return f"{listed}.map(p, p.map(x, type(x) == map ? {view} : {{}}))"
 
 
 def _claims(pair: str) -> str:
-    """Whether a claim template of a volume in a pair of pod templates adds a reserved label."""
     return f"{pairs(_EPHEMERAL_CLAIM, f'{pair}[0]', f'{pair}[1]')}.exists(c, {_added('c[0]', 'c[1]', [])})"
 
 
@@ -421,7 +414,6 @@ def _added_to_map(new: str, old: str, allowed: Sequence[str]) -> str:
 
 
 def _allowed_by_kind(exceptions: Sequence[LabelException]) -> list[str]:
-    """Clauses for the exceptions of kinds other than Pods. They apply only to the object's own labels."""
     allowed = []
     for exception in exceptions:
         kinds = exception.kinds - {POD}

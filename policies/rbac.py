@@ -203,7 +203,6 @@ class Rights:
         return list(dict.fromkeys(actors))
 
     def _given(self, binding: _Binding) -> tuple[RoleRule, ...] | None:
-        """The rules of the role of a binding; None if there is no such role."""
         kind, name = binding.role_ref.kind, binding.role_ref.name
         return self._rules.get((kind, binding.namespace if kind == "Role" else "", name))
 

@@ -349,7 +349,6 @@ def shortfall(inventory: Inventory, gang: Gang) -> Shortfall | None:
 
 
 def _measured(members: Iterable[Member]) -> tuple[str, ...]:
-    """The resources, sorted, of which the free amounts are compared."""
     return tuple(sorted({name for member in members for name in _devices(member)})) or ("cpu",)
 
 
@@ -458,7 +457,6 @@ class _Level:
         return self.order(np.flatnonzero(self._possible))
 
     def _packed(self, groups: Sequence[int] | Integers) -> Integers:
-        """How many Pods of each member have a place without a search, by member and one of these domains."""
         if len(self.room.members) == 1 or not len(groups):
             return self._capacities[:, groups]
         chosen = np.zeros(self._size, bool)

@@ -155,7 +155,6 @@ def _of_labels(metadata: JsonObject, labels: JsonObject, namespace: str, owner: 
 
 
 def _rank(holder: JsonObject, *keys: str) -> tuple[int, ...]:
-    """The numbers under these keys, those that are there."""
     texts = (_text(holder, key) for key in keys)
     return tuple(int(text) for text in texts if text.isdecimal() and len(text) < _DIGITS)
 
@@ -229,7 +228,6 @@ def due(kind: tuple[str, str], obj: JsonObject, location: Location) -> int | Non
 
 
 def _indexes(text: Any) -> int:
-    """How many indexes a Job's status lists: `1,3-5,7`."""
     count = 0
     for part in text.split(",") if isinstance(text, str) and text else ():
         first, _, last = part.partition("-")
@@ -239,7 +237,6 @@ def _indexes(text: Any) -> int:
 
 
 def _number(holder: Any, field: str, default: int) -> int | None:
-    """A count in a map; None if it is malformed."""
     value = holder.get(field) if isinstance(holder, dict) else None
     if value is None:
         return default
@@ -264,7 +261,6 @@ def _clique(obj: JsonObject, location: Location) -> int | None:
 
 
 def _job(obj: JsonObject, location: Location) -> int | None:
-    """The Pods of a Job: its parallelism, but no more than its completions."""
     job = lookup(obj, location[:-1])
     parallelism, total = _number(job, "parallelism", 1), _number(job, "completions", _LARGEST)
     return None if parallelism is None or total is None else min(parallelism, total)

@@ -185,7 +185,6 @@ def conflicts(
 
 
 def _named_pools(obj: JsonObject | None, template: Template, keys: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Key, value and path of each pool that a workload or its template names."""
     maps: list[tuple[Location, JsonObject]] = [(("metadata", "labels"), mapping(mapping(obj, "metadata"), "labels"))]
     if template.location:
         maps.append((template.at("metadata", "labels"), mapping(template.metadata, "labels")))
@@ -432,7 +431,6 @@ def _flawed(placement: Placement, topology: Topology, nodes: Sequence[Node]) -> 
 
 
 def _required(selector: LabelSelector) -> str:
-    """What labels must have that a selector chooses."""
     words = {"In": "in", "NotIn": "not in", "Exists": "is there", "DoesNotExist": "is not there"}
     return " and ".join(
         f"{one.key} {words[one.operator]} ({', '.join(one.values)})"
@@ -443,7 +441,6 @@ def _required(selector: LabelSelector) -> str:
 
 
 def _listed(texts: Iterable[str], between: str) -> str:
-    """The first texts in natural order, and how many more there are."""
     return listed(sorted(texts, key=lambda text: (len(text), text)), between=between)
 
 
@@ -452,7 +449,6 @@ def _any_meets(terms: Sequence[Term], nodes: Sequence[Node]) -> bool:
 
 
 def _about(annotation: Annotation, problem: str) -> str:
-    """A problem of what is required or of what is preferred, and where that stands."""
     return f"{'required' if annotation.key == REQUIRED else 'preferred'} {problem}{_where(annotation)}"
 
 

@@ -264,7 +264,16 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
     numbers = inverse.astype(np.int32)
     fit = capacities(room, numbers, len(names))
     if len(room.members) == 1:
-        return tuple(int(names[number]) for number in _largest(fit[0], int(room.counts[0])))
+        # The largest, and as the last one the smallest that is enough.
+        count, order = int(room.counts[0]), np.lexsort((np.arange(len(names)), -fit[0]))
+        sums = np.cumsum(fit[0][order])
+        last = int(np.searchsorted(sums, count))
+        if last >= len(order):
+            return tuple(int(names[number]) for number in order)
+        rest = count - (int(sums[last - 1]) if last else 0)
+        enough = [int(number) for number in order[last:] if fit[0][number] >= rest]
+        smallest = min(enough, key=lambda number: (int(fit[0][number]), number))
+        return tuple(int(names[number]) for number in sorted([*order[:last].tolist(), smallest]))
     tries = 0
     sums = np.cumsum(np.sort(fit, axis=1)[:, ::-1], axis=1)
     least = 1 + int((sums < room.counts[:, None]).sum(axis=1).max())
@@ -277,19 +286,6 @@ def fewest(room: Room, groups: Codes, budget: Budget) -> tuple[int, ...]:
             if enough and packed(room.at(np.flatnonzero(np.isin(numbers, chosen))), budget) is not None:
                 return tuple(int(names[number]) for number in chosen)
     return tuple(map(int, names))
-
-
-def _largest(fit: Integers, count: int) -> list[int]:
-    """The fewest domains that hold so many Pods: the largest, and as the last one the smallest that is enough."""
-    order = np.lexsort((np.arange(len(fit)), -fit))
-    sums = np.cumsum(fit[order])
-    last = int(np.searchsorted(sums, count))
-    if last >= len(order):
-        return list(map(int, order))
-    rest = count - (int(sums[last - 1]) if last else 0)
-    enough = [int(number) for number in order[last:] if fit[number] >= rest]
-    smallest = min(enough, key=lambda number: (int(fit[number]), number))
-    return sorted([*order[:last].tolist(), smallest])
 
 
 def _one_by_one(room: Room, names: Codes, numbers: Codes, least: int, budget: Budget) -> tuple[int, ...]:
@@ -343,19 +339,14 @@ def _finds(crowd: Crowd, others: Sequence[Crowd], free: Callable[[str], Integers
         return int(fit.sum()) > sum(count for _, count in rest)
     full = crowd.count - 1 if crowd.member.alone else 0
     for name, amount in asked.items():
-        costs = columns[name][nodes] - amount + 1
-        full += _most_filled(costs, [(requests.get(name, 0), count) for requests, count in rest])
+        pods = [(requests[name], count) for requests, count in rest if requests.get(name) and count]
+        if not pods:
+            continue
+        # What has to be taken of each Node so that it lacks the resource for a Pod of these.
+        costs = np.sort(columns[name][nodes] - amount + 1)
+        total, number = sum(share * count for share, count in pods), sum(count for _, count in pods)
+        largest = max(share for share, _ in pods)
+        by_amount = int(np.searchsorted(np.cumsum(costs), total, side="right"))
+        by_number = int(np.searchsorted(np.cumsum(-(-costs // largest)), number, side="right"))
+        full += min(by_amount, by_number)
     return full < int(nodes.sum())
-
-
-def _most_filled(costs: Integers, pods: Iterable[tuple[int, int]]) -> int:
-    """How many Nodes at most lack a resource for a Pod. costs: what has to be taken of each for that."""
-    asked = [(amount, number) for amount, number in pods if amount and number]
-    if not asked:
-        return 0
-    largest, number = max(amount for amount, _ in asked), sum(number for _, number in asked)
-    total = sum(amount * count for amount, count in asked)
-    ordered = np.sort(costs)
-    by_amount = int(np.searchsorted(np.cumsum(ordered), total, side="right"))
-    by_number = int(np.searchsorted(np.cumsum(-(-ordered // largest)), number, side="right"))
-    return min(by_amount, by_number)

@@ -191,7 +191,6 @@ class TopologyPlacement:
         return tuple(Explained(t, decision.keepers[t.path], of.get(t.path)) for t in decision.case.templates)
 
     def _decide(self, request: AdmissionRequest, facts: Facts) -> _Decision | None:
-        """What becomes of the templates; None if the rule does not apply to the request."""
         case = read(request, self.catalog(facts), self.options, facts)
         if case is None:
             return None
@@ -226,10 +225,7 @@ class TopologyPlacement:
 
 
 def _of_job(case: Case, keepers: Mapping[str, Keeper]) -> Iterator[Edit]:
-    """The edits of a Job for Kubernetes' own scheduling: its constraint, which no update may clear.
-
-    A manifest that is applied again does not have it, so that it is put back as it was.
-    """
+    """The edits of a Job for Kubernetes' own scheduling: its constraint, which no update and no manifest may clear."""
     obj, old = case.obj, case.request.old_object
     is_lost = mapping(obj, "spec").get("scheduling") is None and way.is_written(old)
     for template in case.templates:
@@ -260,10 +256,7 @@ def _of_template(template: Template, case: Case) -> Iterator[Violation]:
 
 
 def _of_gangs(decision: _Decision, absent: Collection[object]) -> Iterator[Violation]:
-    """What is said of who keeps the Pods together, of gangs that fit nowhere, and of what happens meanwhile.
-
-    absent: placements of which it is said already that no Node is for them.
-    """
+    """What is said of who keeps Pods together and of gangs that fit nowhere. absent: placements without any Node."""
     case, keepers = decision.case, decision.keepers
     for one in decision.short:
         first = one.templates[0]
@@ -385,7 +378,6 @@ def gangs(templates: Sequence[Template]) -> list[list[Template]]:
 
 
 def _problem(template: Template, short: Shortfall) -> str:
-    """What cannot be held, and how much could: both numbers."""
     required, topology = template.required, template.topology
     size = f"{short.pods} Pod{'' if short.pods == 1 else 's'}"
     if short.accelerators:

@@ -300,7 +300,6 @@ class Judge:
         return f"{text}{f' ({key})' if key != level else ''}{there}"
 
     def _key(self, mention: Mention) -> str:
-        """The key of the label that a mention is about; empty if its level is not known."""
         if mention.topology is None:
             return str(mention.value)
         topology = self._catalog.find(mention.topology) if isinstance(mention.topology, str) else None
@@ -384,7 +383,6 @@ def warnings(
 
 
 def _of_form(mention: Mention, topology: Topology, level: Level | None) -> str:
-    """Why the reader of a mention does not know a level by this name."""
     value, is_grove = mention.value, mention.reader == _GROVE
     if mention.reader == _TRAINER:
         try:
@@ -411,7 +409,6 @@ def _by_short(name: str, keys: Iterable[str]) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """As many of the texts as there is room for, and how many more there are."""
     ordered = sorted(texts, key=lambda text: (len(text), text)) if isinstance(texts, frozenset) else list(texts)
     shown = next((n for n in range(len(ordered), 1, -1) if len(", ".join(ordered[:n])) <= _ROOM), 1)
     more = f" and {len(ordered) - shown} more" if len(ordered) > shown else ""

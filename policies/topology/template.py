@@ -486,7 +486,6 @@ def is_gated(obj: JsonObject, row: Workload) -> bool:
 
 
 def _is_distributed(obj: JsonObject, row: Workload) -> bool:
-    """Whether a workload has several Pods that work together."""
     if row.group_kind != ("batch", "Job"):
         return row.group_kind in _DISTRIBUTED
     spec = mapping(obj, "spec")
@@ -520,7 +519,6 @@ def _defaulted(
 
 
 def _obstacles(case: Case, found: Sequence[Template]) -> Iterator[str]:
-    """For each template, why nothing is written for it; empty if something is."""
     row, options = case.row, case.options
     accelerated = [True] * len(found)
     if len(found) > 1:
@@ -611,7 +609,6 @@ def _placement(annotation: Annotation | None, topology: Topology, violations: li
 def _not_more_specific(
     annotation: Annotation | None, preferred: Level, required: Level, topology: Topology
 ) -> Violation:
-    """A preferred placement that has no effect because the required one is as specific or more."""
     name, floor = topology.called(preferred), topology.called(required)
     same = topology.position(preferred) == topology.position(required)
     problem = "is the level that is required already." if same else f"is farther than the required {quote(floor)}."

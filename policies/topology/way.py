@@ -159,7 +159,6 @@ def job_of(pod_group: JsonObject, namespace: str) -> JobKey | None:
 
 
 def _obstacle(template: Template, group_kind: tuple[str, str], obj: JsonObject, support: Support) -> str:
-    """Why a constraint cannot be set for an object; empty if it can."""
     spec, of_job = mapping(obj, "spec"), group_kind == JOB
     parallelism = spec.get("parallelism")
     says_itself = {"scheduling", "schedulingGroup"} & {*spec, *template.spec} and not is_written(obj)
@@ -238,7 +237,6 @@ def keeper(template: Template, case: Case) -> Keeper:
 
 
 def _keeper_of_one_by_one(template: Template, case: Case, allowed: Sequence[Way], reason: str) -> Keeper:
-    """Who keeps Pods that the scheduler places one by one: the placer, or Pod affinity."""
     is_marked, is_clustered = template.annotation(WAY) == AFFINITY, case.options.clustered
     if "gate" in allowed and is_clustered and not (is_marked and "affinity" in allowed):
         return Keeper("gate", reason, may_mark="affinity" in allowed)
@@ -413,10 +411,7 @@ def _by_kueue(template: Template) -> Keeper:
 
 
 def _for_kueue(template: Template | None) -> tuple[str, str] | None:
-    """The annotation, as name and value, that says a placement to Kueue; None if there is no key to name.
-
-    A required level comes before a preferred one. A union of levels has no key of its own.
-    """
+    """The annotation that says a placement to Kueue, the required one first; None for a union, which has no key."""
     placement, topology = (None, None) if template is None else (template.placement, template.topology)
     if template is None or placement is None or topology is None or placement.level in topology.unions:
         return None
@@ -447,7 +442,6 @@ def _kueues_annotations(template: Template, case: Case, kept: Keeper) -> dict[st
 def _peers(
     template: Template, topology: Topology, label: str, nodes: Sequence[Mapping[str, str]]
 ) -> tuple[list[JsonObject], list[JsonObject]]:
-    """The required and the preferred terms of Pod affinity of a gang to itself. nodes: the labels of Nodes."""
     peers = {"labelSelector": {"matchLabels": {GANG: label}}}
     hard, soft = (
         _keys(annotation.value if annotation else "", placement.level, topology, nodes)

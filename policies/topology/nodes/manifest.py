@@ -203,7 +203,6 @@ def allocatable(quantities: Quantities | None) -> Amounts:
 
 
 def _of_containers(pod: PodManifest) -> Thousandths:
-    """The sum of containers and sidecars, or what the start of an init container takes if that is more."""
     running = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
     statuses = {status.name: status for status in running}
     is_infeasible = bool(statuses) and _is_infeasible(pod.status)
@@ -307,7 +306,6 @@ def _raise(peak: Thousandths, amounts: Thousandths) -> None:
 
 
 def _amounts(total: Thousandths) -> Amounts:
-    """Thousandths as amounts: cpu as it is, all else in whole units, rounded up."""
     amounts = ((name, amount if name == CPU else -(-amount // 1000)) for name, amount in total.items() if amount)
     return tuple(sorted((name, min(amount, _MOST)) for name, amount in amounts))
 

@@ -71,7 +71,19 @@ def flaws(nodes: Iterable[Node]) -> Mapping[str, tuple[Flaw, ...]]:
             names = {name for name in (*_LEVELS, *_SPEEDS) if _value(labels, name)}
             for kind in (None, flavor):
                 carried.setdefault(kind, set()).update(names, ("flavor",) if flavor else ())
-    superpods = _superpods(connected.values())
+    # The superpods that each leafgroup is in. Numbers of leafgroups repeat across fabrics; where most numbers of a
+    # fabric are in several superpods, each superpod counts its own: then only names tell.
+    superpods: dict[tuple[str, ...], set[str]] = {}
+    for own in connected.values():
+        superpod = _value(own, "superpod")
+        if superpod and _value(own, "leafgroup"):
+            superpods.setdefault(_leafgroup(own), set()).add(superpod)
+    split: dict[str, list[bool]] = {}
+    for (fabric, _, name), there in superpods.items():
+        if not name:
+            split.setdefault(fabric, []).append(len(there) > 1)
+    numbered = {fabric for fabric, several in split.items() if 2 * sum(several) < len(several)}
+    superpods = {group: there for group, there in superpods.items() if group[2] or group[0] in numbered}
     flawed: dict[str, tuple[Flaw, ...]] = {}
     for name, own in connected.items():
         if of_node := tuple(_of_node(own, carried[own.get(FLAVOR)], superpods)):
@@ -113,7 +125,6 @@ def _of_node(labels: Labels, carried: set[str], superpods: Mapping[tuple[str, ..
 
 
 def _speed(text: str) -> float | None:
-    """A speed as a number, such as 4e11 for 400G; None for another form."""
     match = _SPEED.match(text)
     return None if match is None else float(match[1]) * _FACTORS[match[2].lower()]
 
@@ -132,24 +143,6 @@ def _miswired(labels: Labels) -> Iterator[Flaw]:
     ]
     if wrong:
         yield Flaw("miswired", listed(wrong, _PORTS_SHOWN, "; "))
-
-
-def _superpods(connected: Iterable[Labels]) -> Mapping[tuple[str, ...], set[str]]:
-    """The superpods that each leafgroup is in. Numbers of leafgroups repeat across fabrics.
-
-    Where most numbers of a fabric are in several superpods, each superpod counts its own: then only names tell.
-    """
-    superpods: dict[tuple[str, ...], set[str]] = {}
-    for labels in connected:
-        superpod = _value(labels, "superpod")
-        if superpod and _value(labels, "leafgroup"):
-            superpods.setdefault(_leafgroup(labels), set()).add(superpod)
-    split: dict[str, list[bool]] = {}
-    for (fabric, _, name), there in superpods.items():
-        if not name:
-            split.setdefault(fabric, []).append(len(there) > 1)
-    numbered = {fabric for fabric, several in split.items() if 2 * sum(several) < len(several)}
-    return {group: there for group, there in superpods.items() if group[2] or group[0] in numbered}
 
 
 def _leafgroup(labels: Labels) -> tuple[str, ...]:
@@ -351,10 +344,7 @@ def suited(topology: Topology, machines: Iterable[Machine]) -> list[Machine]:
 def _branches(
     machines: Sequence[Machine], levels: Sequence[Level], *, lacking: bool, with_machines: bool
 ) -> tuple[tuple[Branch, ...], tuple[Machine, ...]]:
-    """The branches of Nodes by the remaining levels, and the Nodes that have none of these.
-
-    lacking: whether the Nodes are already in a branch for a lacking level. They get no second one for the next level.
-    """
+    """The branches of Nodes by the remaining levels, and those without any. lacking: they lack the level above."""
     if not levels:
         return (), tuple(sorted(machines, key=lambda machine: natural(machine.node.name))) if with_machines else ()
     level, *others = levels

@@ -213,7 +213,6 @@ class _Round:
     # Gangs that start.
 
     def _start(self, gang: Gang) -> None:
-        """Open a gang none of whose Pods is placed, and those that start with it; or say why it waits."""
         attempts = self._ready.attempts(gang)
         if isinstance(attempts, str):
             self._wait(gang, attempts)
@@ -247,7 +246,6 @@ class _Round:
             self._wake = min(self._wake, self._now + _SOON)
 
     def _may_fit(self, attempts: Sequence[Attempt], context: object) -> bool:
-        """Whether gangs may fit that did not when they were tried last, or others like them in this look."""
         if any(one.whole for one in attempts):
             return True
         key, counts = _kind(attempts)
@@ -341,7 +339,6 @@ class _Round:
     # Gangs that run, and those of which Pods are still to come.
 
     def _grow(self, gang: Gang) -> None:
-        """Open further Pods of a gang that is placed, each as there is room in its domain."""
         goal = self._state.goal(gang.group)
         if isinstance(goal, str):
             self._wait(gang, f"{goal}.")
@@ -413,7 +410,6 @@ class _Round:
         return None, f"others of its Pods run in {domain}, and {count} {behind}."
 
     def _hold(self, gang: Gang) -> None:
-        """Keep room for the Pods of a gang that come only after those that are placed have started."""
         goal, given = self._state.goal(gang.group), self._ready.needs(gang)
         if isinstance(goal, str) or not given or not gang.anchors or goal.required is None:
             return
@@ -470,7 +466,6 @@ class _Round:
         self._wait(gang, reason or f"no {goal.level} has room for {about} now.", kept=kept, overdue=overdue)
 
     def _why(self, attempt: Attempt, search: Search, about: str) -> str:
-        """The reason why a gang does not fit, with the domain in which most of it does."""
         level = attempt.goal.level
         candidates = search.candidates(1)
         if not candidates:

@@ -171,10 +171,7 @@ class Readiness:
         return self._members(gang, goal, [replace(need, count=need.count - live[need.role]) for need in left])
 
     def _chain(self, gang: Gang, goal: Goal) -> list[Gang]:
-        """The gang with those of the same root that have to be inside its domain or around it, wider ones first.
-
-        Of each level there is one: others of that level start by themselves inside the domain of a wider one.
-        """
+        """The gang with those of its root inside its domain or around it, wider ones first; one of each level."""
         levels = {} if goal.required is None else {goal.required: gang}
         kin = [one for one in self._state.family(gang.group.root) if one.gated and not one.anchors]
         for other in sorted(kin, key=lambda one: one.group.annotations):
@@ -200,7 +197,6 @@ class Readiness:
         return absent
 
     def _ready(self, gang: Gang) -> Attempt | str:
-        """The gang as it may start, or why it waits for Pods, gates or its root."""
         goal = self._state.goal(gang.group)
         assert not isinstance(goal, str)  # noqa: S101 - `_chain` has those with a placement
         gated = gang.gated
@@ -259,7 +255,6 @@ class Readiness:
     def _placings_in(
         self, attempts: Sequence[Attempt], within: Mask, priority: int | None
     ) -> tuple[list[Placing] | None, bool, bool]:
-        """The same on some Nodes, if Pods below a priority make room."""
         ground = self.ground({one.gang.group for one in attempts})
         by_demand = {id(one.demand): one for one in attempts}
         unsettled = False

@@ -275,7 +275,6 @@ class State:
         self.inventory.remove_pod(pod.key)
 
     def _read(self, key: PodKey, content: JsonObject, asked: Amounts) -> Pod | None:
-        """A Pod with a placement; None for one without, or one that stands alone on its Node."""
         metadata, spec = mapping(content, "metadata"), mapping(content, "spec")
         annotations, belongs = placement_of(content), membership(content)
         if belongs is None or not annotations:
@@ -345,7 +344,6 @@ class State:
                 del self._of_root[_base(pod.group.root)]
 
     def _stir(self, key: GangKey) -> None:
-        """Look again at the gangs that wait and depend on an object that has changed."""
         scales = (key.group, key.kind) in _SCALED
         for group in self.active:
             own = group.root

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.policies.policydocuments import policy
 
 from policies.cel.explain import Branch
-from webhook.cli.exits import InputError
 from webhook.cli.main import main
+from webhook.cli.output import InputError
 from webhook.playground import trial as trials
 from webhook.playground.trial import Answer, Mark, Row, Trial, answer, details, from_link, placement, suite
 

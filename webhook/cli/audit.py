@@ -17,9 +17,9 @@ from webhook.audit.audit import ANYBODY, Audit, as_sent, audit_rules
 from webhook.audit.finding import WHOLE, AuditError, Owners, Part
 from webhook.cli import options
 from webhook.cli.auditreport import AuditReport, Inquiry, tell
-from webhook.cli.exits import InputError, reading
 from webhook.cli.findings import Result, unreadable
 from webhook.cli.judging import Source, as_received, documents, schemas
+from webhook.cli.output import InputError, reading
 from webhook.configuration.settings import SettingsError
 from webhook.files import manifest
 from webhook.files.walk import walk

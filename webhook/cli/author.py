@@ -11,9 +11,7 @@ import click
 from policies.cel.syntax.formatting import KeptError, formatted
 from policies.cel.syntax.source import CompileError, Source
 from policies.kubernetes.name import dns_subdomain
-from webhook.cli import exits
-from webhook.cli.exits import InputError, bounded, reading
-from webhook.cli.output import say, write_text
+from webhook.cli.output import OK, REFUSED, InputError, bounded, reading, say, write_text
 from webhook.files.yamlfile import FileError
 
 _POLICY = """\
@@ -168,4 +166,4 @@ def fmt(paths: tuple[str, ...], expression: str | None, *, check: bool, diff: bo
             with reading():
                 Path(name).write_bytes(result.text.encode())
             say(name)
-    sys.exit(exits.REFUSED if check and changed else exits.OK)
+    sys.exit(REFUSED if check and changed else OK)

@@ -13,9 +13,8 @@ from certs.errors import CertificateError, InvalidNameError
 from certs.material import Bundle, load_certificates
 from certs.plan import ensure
 from certs.verify import describe, verify
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError, ToolError
-from webhook.cli.output import say, show
+from webhook.cli import options
+from webhook.cli.output import OK, REFUSED, InputError, ToolError, say, show
 from webhook.configuration.settings import Tls
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -98,7 +97,7 @@ def check(cert: Path, ca: Path, names: tuple[str, ...], output: str) -> None:
     findings = verify(chain, bundle, names, datetime.now(UTC))
     lines = (f"{'ok  ' if finding.ok else 'BAD '} {finding.text}" for finding in findings)
     show(output, lines, [{"ok": finding.ok, "text": finding.text} for finding in findings])
-    sys.exit(exits.OK if all(finding.ok for finding in findings) else exits.REFUSED)
+    sys.exit(OK if all(finding.ok for finding in findings) else REFUSED)
 
 
 def _certificates(file: Path) -> list[Certificate]:

@@ -28,10 +28,9 @@ from policies.engine.violation import listed
 from policies.kubernetes.release import NEWEST
 from policies.schema.schemas import Schemas
 from webhook.cli import judging, options, watching
-from webhook.cli.exits import InputError, ToolError, reading
 from webhook.cli.findings import Report, Result, unreadable
 from webhook.cli.judging import Judge, Source, as_received, identity
-from webhook.cli.output import say
+from webhook.cli.output import InputError, ToolError, reading, say
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files import manifest

@@ -18,9 +18,8 @@ import structlog
 from webhook.audit.finding import Judged, Record, Verdict, by_policy, count, count_policies
 from webhook.audit.reports import FORMS, Store
 from webhook.cli.auditreport import AT_ONCE, REPORTS, AuditReport, Inquiry, tell
-from webhook.cli.exits import OK, USAGE, ToolError
 from webhook.cli.findings import UNREADABLE, Finding, Result
-from webhook.cli.output import say, to_json, write_text
+from webhook.cli.output import OK, USAGE, ToolError, say, to_json, write_text
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import (

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import structs
 
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError, reading
-from webhook.cli.output import show, style
+from webhook.cli import options
+from webhook.cli.output import OK, REFUSED, InputError, reading, show, style
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.doctor.observation import Diagnosis, Level, count
 
@@ -110,7 +109,7 @@ def command(
     problems = count(levels["problem"], "problem") if levels["problem"] else "no problem"
     lines.append(f"{problems}, {count(levels['warning'], 'warning')}, {levels['unknown']} unknown")
     show(output, lines, [structs.asdict(finding) for finding in findings])
-    sys.exit(exits.REFUSED if any(finding.level == "problem" for finding in findings) else exits.OK)
+    sys.exit(REFUSED if any(finding.level == "problem" for finding in findings) else OK)
 
 
 async def _examine(

@@ -27,9 +27,8 @@ from policies.celtext import is_identifier
 from policies.engine.interruption import Missing
 from policies.engine.request import mapping
 from policies.kubernetes.release import Release
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError, bounded, unreadable
-from webhook.cli.output import say, show, to_json
+from webhook.cli import options
+from webhook.cli.output import OK, REFUSED, InputError, bounded, say, show, to_json, unreadable
 from webhook.files import yamlfile
 from webhook.files.yamlfile import FileError
 
@@ -150,7 +149,7 @@ def command(
     lines += ["python:", "", *answer["python"].split("\n")] if generated else []
     show(output, lines, answer)
     refused = evaluation.error is not None or (status and evaluation.value is False)
-    sys.exit(exits.REFUSED if refused else exits.OK)
+    sys.exit(REFUSED if refused else OK)
 
 
 def _own(given: Iterable[str], dialect: Dialect) -> dict[str, Any]:
@@ -237,4 +236,4 @@ def _run_cases(path: str, dialect: Dialect) -> int:
             if outcome.error is not None and not wrong.startswith("error"):
                 say(f"  found the {outcome.stage} error: {outcome.error}")
     say(f"{agreed} of {len(given)} cases agree")
-    return exits.OK if agreed == len(given) else exits.REFUSED
+    return OK if agreed == len(given) else REFUSED

@@ -13,8 +13,7 @@ from certs.material import Bundle
 from policies.engine.request import JsonObject
 from policies.kubernetes.release import NEWEST
 from webhook.cli import options
-from webhook.cli.exits import InputError, reading
-from webhook.cli.output import say, to_yaml, write, write_text
+from webhook.cli.output import InputError, reading, say, to_yaml, write, write_text
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.configuration.settingsfile import reference
 from webhook.files.yamlfile import FileError

@@ -20,8 +20,7 @@ from xml.etree import ElementTree as ET
 import click
 
 from policies.engine.violation import printable, prose
-from webhook.cli import exits
-from webhook.cli.output import harmless, say, style, to_json, to_yaml, write_text
+from webhook.cli.output import OK, REFUSED, USAGE, harmless, say, style, to_json, to_yaml, write_text
 
 Level = Literal["error", "warning", "note"]
 
@@ -175,8 +174,8 @@ class Report:
         elif self._form in ("sarif", "gitlab"):
             write_text({"sarif": sarif, "gitlab": gitlab}[self._form](self._kept))
         if self.counts["not read"]:
-            return exits.USAGE
-        return exits.REFUSED if self.counts["error"] or (self._strict and self.counts["warning"]) else exits.OK
+            return USAGE
+        return REFUSED if self.counts["error"] or (self._strict and self.counts["warning"]) else OK
 
 
 def github(finding: Finding) -> str:

@@ -33,9 +33,8 @@ from policies.objects.workload import Workload
 from policies.schema.flaw import in_line
 from policies.schema.schemas import Schemas
 from webhook.cli import options
-from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Level, Result, unreadable
-from webhook.cli.output import called, coloured, headline, style, to_yaml
+from webhook.cli.output import InputError, bounded, called, coloured, headline, reading, style, to_yaml
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.files import manifest, yamlfile
 from webhook.files.manifest import Manifest

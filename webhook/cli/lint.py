@@ -16,10 +16,9 @@ from policies.kubernetes.release import Release
 from policies.lint.finding import CODES, LintFinding, UnknownCodeError, named
 from policies.lint.review import review
 from policies.lint.typecheck import catalog, warnings
-from webhook.cli import exits, options, watching
-from webhook.cli.exits import InputError, bounded, reading
+from webhook.cli import options, watching
 from webhook.cli.findings import Finding, Report, Result
-from webhook.cli.output import style, write
+from webhook.cli.output import OK, REFUSED, InputError, bounded, reading, style, write
 from webhook.files.yamlfile import FileError
 from webhook.sources import policyfiles
 from webhook.sources.policyfiles import PolicyFiles
@@ -136,4 +135,4 @@ def _type_checking(files: PolicyFiles, form: str) -> int:
                 entries = warnings(policy, known)
             statuses[policy.name] = {"expressionWarnings": entries} if entries else {}
     write([{"name": name, "typeChecking": s} for name, s in statuses.items()], "yaml" if form == "text" else form)
-    return exits.REFUSED if any(statuses.values()) else exits.OK
+    return REFUSED if any(statuses.values()) else OK

@@ -23,9 +23,7 @@ from typing import Any, NoReturn
 import click
 
 from policies.kubernetes.spelling import closest
-from webhook.cli import exits
-from webhook.cli.exits import packages
-from webhook.cli.output import complain, say, write
+from webhook.cli.output import FAILURE, OK, complain, packages, say, write
 
 NAME = "cks-admission"
 VERBS = {
@@ -160,7 +158,7 @@ def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn
     try:
         code = command()
         sys.stdout.flush()
-        sys.exit(code if isinstance(code, int) else exits.OK)
+        sys.exit(code if isinstance(code, int) else OK)
     except SystemExit:
         try:
             sys.stdout.flush()
@@ -189,7 +187,7 @@ def run(command: Callable[[], Any], arguments: Sequence[str] | None) -> NoReturn
         places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
         message = f"this is a defect of cks-admission, please report it: {type(error).__name__}: {error} ({places})"
         say(f"Error: {message}", err=True)
-        sys.exit(exits.FAILURE)
+        sys.exit(FAILURE)
 
 
 def colour(environment: Mapping[str, str]) -> bool | None:
@@ -232,7 +230,7 @@ def _unwritten(error: OSError) -> NoReturn:
     with suppress(OSError):
         what = error.filename or "standard output cannot be written"
         say(f"Error: {what}: {error.strerror or error}", err=True)
-    sys.exit(exits.FAILURE)
+    sys.exit(FAILURE)
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -34,9 +34,8 @@ from policies.engine.violation import printable
 from policies.kubernetes.release import Release
 from policies.labels import RULE
 from policies.objects.fieldpath import render
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError, bounded, reading
-from webhook.cli.output import harmless, say, to_yaml, write_text
+from webhook.cli import options
+from webhook.cli.output import OK, REFUSED, InputError, bounded, harmless, reading, say, to_yaml, write_text
 from webhook.configuration.settings import Settings
 from webhook.files import yamlfile, yamltext
 from webhook.files.yamlfile import FileError
@@ -98,7 +97,7 @@ def convert(paths: tuple[str, ...], policies__kubernetes: str | None) -> None:
             )
     say(*lines, err=True)
     write_text("---\n".join(texts))
-    sys.exit(exits.REFUSED if is_lost else exits.OK)
+    sys.exit(REFUSED if is_lost else OK)
 
 
 def _parts(document: Document) -> Iterator[Document]:

@@ -15,8 +15,7 @@ import click
 from policies.engine.request import JsonObject
 from policies.engine.rule import RuleSet
 from policies.kubernetes.release import NEWEST, RELEASES, Release, named
-from webhook.cli.exits import InputError, ToolError, bounded, reading
-from webhook.cli.output import say
+from webhook.cli.output import InputError, ToolError, bounded, reading, say
 from webhook.configuration import rules
 from webhook.configuration.rulesettings import PackSettings
 from webhook.configuration.settings import ClusterSettings, Settings, SettingsError

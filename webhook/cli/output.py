@@ -1,4 +1,4 @@
-"""What verbs print: lines for people, and values for machines as JSON or YAML.
+"""What verbs print, lines for people and values for machines as JSON or YAML; and how they end.
 
 All that is printed passes through here and is printable, whatever an object, a policy or the name of a file holds. CI
 systems take some lines of a log as commands, and none of these may come from outside: see
@@ -12,15 +12,18 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from secrets import token_hex
 from typing import Any
 
 import click
 import yaml
 
+from policies.engine.interruption import PostponedError
 from policies.engine.request import AdmissionRequest
 from policies.engine.violation import BLANKS, printable, prose
 from webhook.files.yamlfile import resolve_as_kubernetes
+from webhook.limits import COMPILING, COSTLY, limited
 
 _COMMAND = re.compile(r"(?:^[^\S\n]*+:(?=:)|##(?=\[|vso\[))", re.MULTILINE)
 # Stands for the escape character in styles. Nobody outside can write it, as it differs from run to run.
@@ -138,3 +141,71 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
         cells = [row[i].rjust(widths[i]) if i in to_right else row[i].ljust(widths[i]) for i in shown]
         lines.append("  ".join(cells).rstrip())
     return [style(lines[0], bold=True), *lines[1:]]
+
+
+OK = 0  # admitted, or nothing found
+REFUSED = 1  # refused, or something found
+USAGE = 2  # wrong usage, or input that cannot be read
+FAILURE = 3  # the tool or the cluster failed
+
+
+class InputError(click.ClickException):
+    """Input that cannot be read or used."""
+
+    exit_code = USAGE
+
+
+def unreadable(error: OSError, name: str = "") -> InputError:
+    """The error for a file that cannot be read. name: as the user wrote it, where the error may have it otherwise."""
+    return InputError(f"{name or error.filename}: cannot be read: {error.strerror}")
+
+
+@contextmanager
+def reading(*errors: type[Exception]) -> Iterator[None]:
+    """Raises these errors, and those of files that cannot be read, as InputErrors."""
+    try:
+        yield
+    except errors as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise unreadable(error) from None
+
+
+@contextmanager
+def bounded(name: str, work: str = "compile") -> Iterator[None]:
+    """A block that may take the processor time and memory in which a source is compiled.
+
+    name: of the source or object that it is about. work: what it does with it. Raises InputError.
+    """
+    try:
+        with limited(COMPILING):
+            yield
+    except PostponedError as error:
+        where = f", by policy {error.policy!r}" if error.policy else ""
+        where += f", at {error.place}" if error.place else ""
+        raise InputError(f"{name}: took over {COMPILING.seconds} s to {work}{where}\n{COSTLY}") from None
+    except MemoryError:
+        raise InputError(f"{name}: took over {COMPILING.memory >> 20} MiB of memory to {work}\n{COSTLY}") from None
+
+
+_EXTRAS = {"nicegui": "playground", "starlette": "playground"}
+
+
+@contextmanager
+def packages() -> Iterator[None]:
+    """Raises an InputError where a package is missing that comes with an extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in ("", "certs", "cks_admission", "policies", "webhook"):
+            raise
+        extra = _EXTRAS.get(name, "server")
+        remedy = f"It comes with the extra `{extra}`: pip install 'cks-admission[{extra}]'"
+        raise InputError(f"the package {name} is missing. {remedy}") from None
+
+
+class ToolError(click.ClickException):
+    """The tool or the cluster failed."""
+
+    exit_code = FAILURE

@@ -6,8 +6,7 @@ import socket
 
 import click
 
-from webhook.cli.exits import ToolError
-from webhook.cli.output import say
+from webhook.cli.output import ToolError, say
 
 
 @click.command("playground")

@@ -11,8 +11,7 @@ import click
 
 from webhook import logs
 from webhook.cli import options
-from webhook.cli.exits import InputError, ToolError
-from webhook.cli.output import say
+from webhook.cli.output import InputError, ToolError, say
 from webhook.configuration import roles
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.registration.configurations import KINDS, POLICY_KINDS

@@ -18,9 +18,22 @@ from msgspec.structs import asdict
 from policies.engine import engine
 from policies.engine.comparison import Change
 from policies.engine.facts import StaticFacts
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError, bounded, reading, unreadable
-from webhook.cli.output import called, counted, say, style, table, to_json
+from webhook.cli import options
+from webhook.cli.output import (
+    OK,
+    REFUSED,
+    USAGE,
+    InputError,
+    bounded,
+    called,
+    counted,
+    reading,
+    say,
+    style,
+    table,
+    to_json,
+    unreadable,
+)
 from webhook.configuration.rules import BUILT_IN_RULES
 from webhook.configuration.settings import SettingsError
 from webhook.decisions.record import Effect, Recorded, RecordError, Replay, read
@@ -63,17 +76,17 @@ def review(files: tuple[str, ...], path: str, config: Path | None, **changes: tu
         known = ", ".join(name.lstrip("/") for name in sorted(served.routes))
         raise InputError(f"--path {path}: there is no such path; known are {known}")
     run = engine.mutate if route.phase == "mutate" else engine.validate
-    code = exits.OK
+    code = OK
     for name, body in _reviews(files):
         try:
             request = route.decode(body)
         except ReviewError as error:
             say(f"{name}: HTTP {error.status}: {error}", err=True)
-            code = exits.USAGE
+            code = USAGE
             continue
         with bounded(name, "judge"):
             answer = run(request, served.ruleset, facts, route.group)
-        code = code or (exits.OK if answer.allowed else exits.REFUSED)
+        code = code or (OK if answer.allowed else REFUSED)
         sys.stdout.buffer.write(encode(request.uid, answer) + b"\n")
     sys.exit(code)
 
@@ -175,7 +188,7 @@ def replay(logs: tuple[str, ...], config: Path | None, output: str, **changes: t
             say(f"{judged}, and replayed as by {release}: --kubernetes", err=True)
     if not records["replayed"]:
         raise InputError(f"no record could be replayed; {_WHY}")
-    sys.exit(exits.REFUSED if changed else exits.OK)
+    sys.exit(REFUSED if changed else OK)
 
 
 def _changes(

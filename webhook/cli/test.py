@@ -20,10 +20,9 @@ from policies.objects.fieldpath import Location
 from policies.schema.schemas import Schemas
 from policies.suite import Case, Expectation, Suite, SuiteError
 from webhook.cli import findings, options, watching
-from webhook.cli.exits import InputError, bounded, reading
 from webhook.cli.findings import Finding, Report, Result
 from webhook.cli.judging import path_steps
-from webhook.cli.output import coloured, say, style, to_yaml
+from webhook.cli.output import InputError, bounded, coloured, reading, say, style, to_yaml
 from webhook.files import manifest, yamlfile
 from webhook.files.yamlfile import FileError, YamlDocument
 from webhook.sources import policyfiles

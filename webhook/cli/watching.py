@@ -11,9 +11,7 @@ from typing import NoReturn
 
 import click
 
-from webhook.cli import exits
-from webhook.cli.exits import InputError
-from webhook.cli.output import complain, say
+from webhook.cli.output import OK, InputError, complain, say
 from webhook.files import walk
 from webhook.files.manifest import SUFFIXES
 
@@ -35,7 +33,7 @@ def run(verb: Callable[[], int], paths: Iterable[str], *, again: bool) -> NoRetu
     try:
         asyncio.run(_follow(verb, folders))
     except KeyboardInterrupt:
-        sys.exit(exits.OK)
+        sys.exit(OK)
     raise AssertionError("a watch ends by a signal only")
 
 

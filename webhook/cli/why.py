@@ -14,8 +14,7 @@ from policies.kubernetes.spelling import closest
 from policies.lint.finding import BY_NAME, CODES
 from webhook import refused
 from webhook.cli import options
-from webhook.cli.exits import InputError
-from webhook.cli.output import say, style, write
+from webhook.cli.output import InputError, say, style, write
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?:[^()]|\([^()]*\))*\)")
 _ALL = "cks-admission why lists all codes"

@@ -24,7 +24,7 @@ from policies.cel.cost import EXPRESSION_LIMIT
 from policies.cel.explain import Branch
 from policies.kubernetes.release import RELEASES
 from webhook.child import Child
-from webhook.cli.exits import InputError
+from webhook.cli.output import InputError
 from webhook.limits import Limits
 from webhook.playground import trial as trials
 from webhook.playground.trial import Answer, Trial, gallery

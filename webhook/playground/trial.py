@@ -43,9 +43,8 @@ from policies.kubernetes.release import NEWEST, RELEASES, named
 from policies.objects.fieldpath import render
 from policies.objects.workload import BUILT_IN, table
 from webhook.cli import judging, options
-from webhook.cli.exits import reading
 from webhook.cli.main import main as command_line
-from webhook.cli.output import to_json, to_yaml
+from webhook.cli.output import reading, to_json, to_yaml
 from webhook.cli.test import target
 from webhook.files import manifest
 from webhook.files.yamlfile import FileError

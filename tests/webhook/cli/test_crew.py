@@ -9,9 +9,9 @@ import pytest
 from support.service.commands import run
 
 from webhook.cli.check import ALONE, steps
-from webhook.cli.exits import ToolError
 from webhook.cli.findings import Result
 from webhook.cli.judging import Judge
+from webhook.cli.output import ToolError
 from webhook.files.yamlfile import Part
 
 _MANY = 5 * ALONE

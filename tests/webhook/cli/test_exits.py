@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.service.commands import run
 
-from webhook.cli import exits
-from webhook.cli.exits import InputError, bounded
+from webhook.cli import output
+from webhook.cli.output import USAGE, InputError, bounded
 from webhook.limits import COMPILING, COSTLY, Limits
 
 
@@ -32,7 +32,7 @@ def _swell() -> None:
 )
 def test_a_source_that_takes_too_much(monkeypatch: pytest.MonkeyPatch, work: object, reason: str) -> None:
     """It is named with the reason, and afterwards everything is as before."""
-    monkeypatch.setattr(exits, "COMPILING", Limits(memory=64 * 2**20, seconds=1))
+    monkeypatch.setattr(output, "COMPILING", Limits(memory=64 * 2**20, seconds=1))
     before = resource.getrlimit(resource.RLIMIT_AS), signal.getsignal(signal.SIGVTALRM)
     assert callable(work)
     with pytest.raises(InputError, match=f"^a.yaml: {reason}\nhint: "), bounded("a.yaml"):
@@ -72,7 +72,7 @@ def test_an_evaluation_that_takes_too_long(monkeypatch: pytest.MonkeyPatch, argu
     """It ends the command, which names the object, the policy and the expression, and says what to do."""
     for name, text in (("policy.yaml", _POLICY), ("object.yaml", _OBJECT), ("suite.yaml", _SUITE)):
         Path(name).write_text(text, encoding="utf-8")
-    monkeypatch.setattr(exits, "COMPILING", Limits(memory=COMPILING.memory, seconds=0))  # any long call takes longer
+    monkeypatch.setattr(output, "COMPILING", Limits(memory=COMPILING.memory, seconds=0))  # any long call takes longer
     result = run(*arguments.split())
 
-    assert (result.stderr.splitlines()[-2:], result.exit_code) == ([f"Error: {said}", f"  {COSTLY}"], exits.USAGE)
+    assert (result.stderr.splitlines()[-2:], result.exit_code) == ([f"Error: {said}", f"  {COSTLY}"], USAGE)

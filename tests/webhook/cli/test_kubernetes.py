@@ -11,7 +11,7 @@ from support.service.commands import run
 from support.service.reviews import review
 
 from policies.kubernetes.release import NEWEST
-from webhook.cli import exits
+from webhook.cli.output import OK, USAGE
 
 # A field name in backticks is a syntax error in 1.36.
 _EXPRESSION = "object.metadata.?labels.`example.org/owner`.orValue('somebody') != 'nobody'"
@@ -59,7 +59,7 @@ def test_the_release_decides(verb: str) -> None:
         codes[release] = done.exit_code
         if release == "1.36":
             assert "policy.yaml:7:55: spec.validations[0].expression: unsupported syntax: '`'" in done.stderr
-    assert codes == {"1.36": exits.USAGE, NEWEST.name: exits.OK, "": exits.OK}
+    assert codes == {"1.36": USAGE, NEWEST.name: OK, "": OK}
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_release_that_is_not_known(given: str, error: str) -> None:
 
     done = run("check", "-f", "map.json", *given.split())
 
-    assert (done.exit_code, error in done.stderr) == (exits.USAGE, True)
+    assert (done.exit_code, error in done.stderr) == (USAGE, True)
 
 
 def test_the_configuration_names_the_release() -> None:
@@ -85,4 +85,4 @@ def test_the_configuration_names_the_release() -> None:
     Path("cks.yaml").write_text('policies: {kubernetes: "1.36"}\n', encoding="utf-8")
     command = (*_VERBS["check"], "--config", "cks.yaml")
 
-    assert [run(*command).exit_code, run(*command, "--kubernetes", "1.37").exit_code] == [exits.USAGE, exits.OK]
+    assert [run(*command).exit_code, run(*command, "--kubernetes", "1.37").exit_code] == [USAGE, OK]

@@ -41,10 +41,9 @@ from policies.topology.schemes import Judge, mentions
 from policies.topology.template import Template
 from policies.topology.topology import Level, natural
 from policies.vocabulary import HOSTNAME
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError, reading
+from webhook.cli import options
 from webhook.cli.judging import ObjectOutcome, decide, in_namespace, read_objects
-from webhook.cli.output import counted, say, show, style, table, write
+from webhook.cli.output import OK, REFUSED, InputError, counted, reading, say, show, style, table, write
 from webhook.cli.topology import inventory
 from webhook.cli.topology.drawing import noted
 from webhook.cli.topology.inventory import Inventory
@@ -170,7 +169,7 @@ def explain(output: str, **inputs: Any) -> None:
             lines += [f"  {one['path']}: {one['value']}", f"    {one['meaning']}."]
         lines += _end(outcome)
     show(output, lines, data)
-    sys.exit(exits.OK if all(one["allowed"] for one in data) else exits.REFUSED)
+    sys.exit(OK if all(one["allowed"] for one in data) else REFUSED)
 
 
 def _end(outcome: ObjectOutcome) -> list[str]:
@@ -348,7 +347,7 @@ def place(output: str, **inputs: Any) -> None:
     show(output, lines, data)
     if output != "text":
         say(*refusals, err=True)
-    sys.exit(exits.REFUSED if refusals or any(gang["starts"] is False for gang in data) else exits.OK)
+    sys.exit(REFUSED if refusals or any(gang["starts"] is False for gang in data) else OK)
 
 
 def _placed(

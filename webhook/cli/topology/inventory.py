@@ -27,8 +27,7 @@ from policies.topology.nodes.tree import Machine, machines
 from policies.topology.placement import TOPOLOGY
 from policies.topology.topology import Catalog, Topology
 from webhook.cli import options
-from webhook.cli.exits import InputError, reading
-from webhook.cli.output import say
+from webhook.cli.output import InputError, reading, say
 from webhook.configuration import rules
 from webhook.configuration.settings import ClusterSettings, Settings, SettingsError
 from webhook.files import manifest

@@ -16,9 +16,8 @@ from policies.topology.nodes.tree import MEANINGS, Branch, Flaw, Kind, best_topo
 from policies.topology.nodes.tree import tree as grow
 from policies.topology.placement import alternatives
 from policies.topology.topology import Topology, natural
-from webhook.cli import exits, options
-from webhook.cli.exits import InputError
-from webhook.cli.output import counted, say, show, style, table, write_text
+from webhook.cli import options
+from webhook.cli.output import OK, REFUSED, InputError, counted, say, show, style, table, write_text
 from webhook.cli.topology import drawing, inventory
 from webhook.configuration.settings import ClusterSettings
 
@@ -152,7 +151,7 @@ def doctor_command(nodes: tuple[str, ...], where: ClusterSettings, config: Path 
         lines.append(f"  {printable(flaw.text)} ({counted(len(names), 'Node')}: {shown})")
         data.append({"kind": flaw.kind, "text": flaw.text, "nodes": names})
     show(output, lines, {"nodes": len(known), "flaws": data})
-    sys.exit(exits.REFUSED if groups else exits.OK)
+    sys.exit(REFUSED if groups else OK)
 
 
 @click.command("list", short_help="List all topologies.")

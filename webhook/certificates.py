@@ -33,7 +33,7 @@ from certs.plan import (
 from certs.serving import FollowedFiles, ServingContext
 from webhook.cluster.api.errors import ClusterError
 from webhook.cluster.replicas.lease import Leadership, Replica, SecretStore
-from webhook.cluster.replicas.webhooks import WatchState, Webhooks
+from webhook.cluster.replicas.webhooks import Webhooks
 from webhook.configuration.settings import Registration, SettingsError, Tls
 from webhook.metrics import Metrics
 from webhook.registration.configurations import is_own
@@ -251,21 +251,6 @@ class Upkeep:
 SETTLED_SECONDS = 10.0
 
 
-def is_registered(authority: Certificate, watch: WatchState) -> bool:
-    """Whether every entry of the service has the CA in its caBundle.
-
-    It is true if nothing is registered, because then nobody calls.
-    """
-    entries = [
-        entry
-        for configuration in watch.current.values()
-        for entry in configuration.get("webhooks") or ()
-        if is_own(entry)
-    ]
-    bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries}
-    return all(authority in bundle for bundle in map(_bundle, bundles))
-
-
 def trusted(registration: Registration, webhooks: Webhooks | None) -> Trusted:
     """The check whether API servers know a CA: by the webhook configurations, if the service writes its CA there."""
     others = registration.ca_file or registration.inject_ca_from
@@ -289,16 +274,18 @@ class TrustWatch:
         watch, now = self._webhooks.state, self._monotonic()
         since = self._since.get(authority, now if self._since else -math.inf)
         if watch.synced:  # before, it may have been there for a long time
-            self._since[authority] = min(since, now) if is_registered(authority, watch) else math.inf
+            # It is there if each caBundle of the service has it. If nothing is registered, nobody calls. A bundle that
+            # cannot be read, or is empty and means the system's roots, has no CA.
+            entries = (entry for hooks in watch.current.values() for entry in hooks.get("webhooks") or ())
+            bundles = {entry["clientConfig"].get("caBundle", "") for entry in entries if is_own(entry)}
+            is_there = True
+            for encoded in bundles:
+                try:
+                    is_there &= authority in Bundle.from_pem(base64.b64decode(encoded, validate=True))
+                except (PemError, binascii.Error):
+                    is_there = False
+            self._since[authority] = min(since, now) if is_there else math.inf
         return now - self._since.get(authority, math.inf) >= SETTLED_SECONDS
-
-
-def _bundle(encoded: str) -> Bundle:
-    """The CAs of a caBundle; none if it cannot be read, or is empty and means the system's roots."""
-    try:
-        return Bundle.from_pem(base64.b64decode(encoded, validate=True))
-    except (PemError, binascii.Error):
-        return Bundle()
 
 
 Handshakes = Callable[[], Awaitable[Sequence[Certificate | None]]]

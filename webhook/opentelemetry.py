@@ -118,7 +118,15 @@ class Spans:
 
     def __init__(self) -> None:
         self._ended = _Ended()
-        provider = TracerProvider(ALWAYS_ON, _resource(), shutdown_on_exit=False)
+        # Who sends the spans. Users add to it by the variable OTEL_RESOURCE_ATTRIBUTES.
+        resource = Resource.create(
+            {
+                "service.name": os.environ.get("OTEL_SERVICE_NAME") or _SERVICE,
+                "service.version": VERSION,
+                "service.instance.id": socket.gethostname(),
+            }
+        )
+        provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False)
         provider.add_span_processor(self._ended)
         self._tracer = provider.get_tracer(_SERVICE, VERSION)
 
@@ -138,17 +146,6 @@ class Spans:
             review.set_status(Status(StatusCode.ERROR))
         review.end(trace.nanoseconds(trace.ended))
         return self._ended.take()
-
-
-def _resource() -> Resource:
-    """Who sends the spans. Users add to it by the variable OTEL_RESOURCE_ATTRIBUTES."""
-    return Resource.create(
-        {
-            "service.name": os.environ.get("OTEL_SERVICE_NAME") or _SERVICE,
-            "service.version": VERSION,
-            "service.instance.id": socket.gethostname(),
-        }
-    )
 
 
 class _Ended(SpanProcessor):

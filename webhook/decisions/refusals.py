@@ -37,30 +37,32 @@ _RIGHT: Final = "a ClusterRole must allow the service's account to list the work
 _GONE: Final = 404
 
 
-Find = Callable[[str, Owner], Awaitable[Owner]]
-"""Returns the owner that nobody owns, by a Namespace and an owner in it. It raises ClusterError."""
-Write = Callable[..., Awaitable[object]]
-"""Writes an Event; see `Events.write`."""
-
-
 class _Refusal(NamedTuple):
-    """A refused creation. kind: of the object. occasion: the hour and the rules that refused."""
+    """A refused creation. kind: of the object. occasion: the hour and the rules that refused. key: of its Event."""
 
     namespace: str
     kind: str
     owner: Owner
     answer: Answer
     occasion: str
-
-    @property
-    def key(self) -> tuple[str, Owner, str]:
-        return self.namespace, self.owner, self.occasion
+    key: tuple[str, Owner, str]
 
 
 class Refusals:
-    """Follows answers, and writes Events about refusals: one in an hour for an owner and the rules that refused."""
+    """Follows answers, and writes Events about refusals: one in an hour for an owner and the rules that refused.
 
-    def __init__(self, top: Find, write: Write, hour: Callable[[], str], metrics: Metrics, clock: Clock) -> None:
+    top: returns the owner that nobody owns, by a Namespace and an owner in it; raises ClusterError. write: see
+    `Events.write`.
+    """
+
+    def __init__(
+        self,
+        top: Callable[[str, Owner], Awaitable[Owner]],
+        write: Callable[..., Awaitable[object]],
+        hour: Callable[[], str],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
         self._top = top
         self._write = write
         self._hour = hour
@@ -80,7 +82,9 @@ class Refusals:
         if owner is None:
             return
         rules = ",".join(decision.rule for decision in answer.decisions if decision.denies)
-        refusal = _Refusal(request.namespace, request.kind.kind, owner, answer, f"{self._hour()}\n{rules}")
+        occasion = f"{self._hour()}\n{rules}"
+        key = request.namespace, owner, occasion
+        refusal = _Refusal(request.namespace, request.kind.kind, owner, answer, occasion, key)
         if refusal.key in self._told:
             return
         if len(self._waiting) >= WAITING or sum(r.namespace == refusal.namespace for r in self._waiting) >= SHARE:

@@ -14,7 +14,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import lru_cache
 from http import HTTPStatus
@@ -207,24 +207,25 @@ class Connections(web.Server):
         """Count a connection. If there are too many, another one ends, or this one if all others are being answered."""
         others = [other for other in self._open if other.address == connection.address]
         self._open[connection] = None
+        limit = ""
         if len(others) >= self._listen.max_connections_per_address:
-            self._make_way(connection, others, "address")
+            limit = "address"
         elif len(self._open) > self._listen.max_connections:
-            self._make_way(connection, list(self._open)[:-1], "connections")
+            others, limit = list(self._open)[:-1], "connections"
+        if limit:
+            self._reached(limit)
+            ended = self._idlest(others, connection.since) or connection
+            if ended is connection:
+                address, count = connection.address, len(self._open)
+                self._log.warning("connection refused", limit=limit, address=address, connections=count)
+            self.leave(ended)
+            ended.abort()
         self._metrics.connections.set(len(self._open))
 
     def leave(self, connection: Connection) -> None:
         """Count a connection no more."""
         self._open.pop(connection, None)
         self._metrics.connections.set(len(self._open))
-
-    def _make_way(self, newcomer: Connection, others: Sequence[Connection], limit: str) -> None:
-        self._reached(limit)
-        ended = self._idlest(others, newcomer.since) or newcomer
-        if ended is newcomer:
-            self._log.warning("connection refused", limit=limit, address=newcomer.address, connections=len(self._open))
-        self.leave(ended)
-        ended.abort()
 
     def _idlest(self, connections: Sequence[Connection], now: float) -> Connection | None:
         """The connection that makes way; None if all are being answered."""
@@ -494,7 +495,13 @@ class Service:
         served = self.state.served
         route = served.routes.get(http.path)
         if route is None:
-            raise _unrouted(http.path, served.routes)
+            known = ", ".join(sorted(served.routes))
+            if not _GROUP.fullmatch(http.path):
+                raise ReviewError(f"{http.path} is not answered here; these paths are: {known}.", 404)
+            # 503 for a group of another version, so that its failurePolicy counts.
+            reason = f"This replica, cks-admission {VERSION}, does not know the group of {http.path}, only {known}."
+            text = f"{reason} Another version registered it; the failurePolicy of its entry applies."
+            raise UnknownGroupError(text, 503)
         if http.method != hdrs.METH_POST:
             raise ReviewError(f"A review is sent by POST, not by {http.method}.", 405)
         limit = _timeout(http.rel_url.raw_query_string)
@@ -527,15 +534,6 @@ class Service:
         # The refusal quotes a header, which may contain invalid UTF-8.
         body = f"{text}\n".encode(errors="replace")
         return web.Response(status=status, body=body, headers={**_TEXT_HEADERS, **(headers or {})})
-
-
-def _unrouted(path: str, routes: Iterable[str]) -> ReviewError:
-    """The error for a path that is not served: 503 for a group of another version, so that its failurePolicy counts."""
-    known = ", ".join(sorted(routes))
-    if _GROUP.fullmatch(path):
-        told = f"This replica, cks-admission {VERSION}, does not know the group of {path}, only {known}."
-        return UnknownGroupError(f"{told} Another version registered it; the failurePolicy of its entry applies.", 503)
-    return ReviewError(f"{path} is not answered here; these paths are: {known}.", 404)
 
 
 @lru_cache(maxsize=64)  # an API server sends only the few time-outs of its configurations

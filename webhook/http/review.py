@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypedDict
 from zlib import crc32
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from policies.engine.engine import Answer, Unanimity
 from policies.engine.request import AdmissionRequest, JsonObject, mapping
-from policies.engine.violation import CODES, MESSAGE_LENGTH, Violation, in_order, quote
+from policies.engine.violation import CODES, MESSAGE_LENGTH, in_order, quote
 from policies.kubernetes.name import NAME_LENGTH
 from policies.objects.fieldpath import Pattern, Step, Wildcard, parse
 
@@ -122,7 +122,21 @@ class Decoder:
                     del fields[key]
             return msgspec.convert(review, _WHOLE)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            raise _wrong_shape(body, problem) from None
+            pass
+        # It is no valid review. A wrong kind takes precedence over wrong fields.
+        try:
+            envelope = msgspec.json.decode(body, type=_Envelope)
+        except msgspec.ValidationError:
+            raise ReviewError(f"The body is JSON but no {KIND}: {problem}.") from None
+        except RecursionError:
+            raise ReviewError("The body is nested too deeply to be read.") from None
+        except (msgspec.DecodeError, UnicodeError) as broken:
+            raise ReviewError(f"The body is not JSON: {broken}. Send an AdmissionReview of {API_VERSION}.") from None
+        if envelope.api_version != API_VERSION or envelope.kind != KIND:
+            raise _wrong_kind(envelope.api_version, envelope.kind)
+        if bytes(envelope.request) == b"null":
+            raise ReviewError(f"The {KIND} has no request.")
+        raise ReviewError(f"The {KIND} is malformed: {problem}.")
 
 
 @lru_cache(maxsize=256)  # most groups read the same paths, and most changes of policies do not change them
@@ -190,23 +204,6 @@ def _wrong_kind(api_version: str, kind: str) -> ReviewError:
         f"Expected apiVersion {API_VERSION} and kind {KIND}, found {sent[0]} and {sent[1]}. "
         f"List v1 in the webhook's admissionReviewVersions."
     )
-
-
-def _wrong_shape(body: bytes, error: msgspec.ValidationError) -> ReviewError:
-    """The error for JSON that is not a valid review. A wrong kind takes precedence over wrong fields."""
-    try:
-        envelope = msgspec.json.decode(body, type=_Envelope)
-    except msgspec.ValidationError:
-        return ReviewError(f"The body is JSON but no {KIND}: {error}.")
-    except RecursionError:
-        return ReviewError("The body is nested too deeply to be read.")
-    except (msgspec.DecodeError, UnicodeError) as broken:
-        return ReviewError(f"The body is not JSON: {broken}. Send an AdmissionReview of {API_VERSION}.")
-    if envelope.api_version != API_VERSION or envelope.kind != KIND:
-        return _wrong_kind(envelope.api_version, envelope.kind)
-    if bytes(envelope.request) == b"null":
-        return ReviewError(f"The {KIND} has no request.")
-    return ReviewError(f"The {KIND} is malformed: {error}.")
 
 
 class _Cause(Struct, omit_defaults=True):
@@ -315,20 +312,16 @@ def _status(answer: Answer) -> _Status:
     first = refused[0].status
     status = _Status(answer.message, first.reason, first.code, "Failure")
     if first.reason == "Invalid":  # kubectl shows only the causes of an Invalid answer
-        more = sum(denial.more for denial in denials)
-        status.details = _Details((*_causes(refused, more), *map(_Cause, (*answer.ended, *answer.help))))
+        # A cause for each violation while they fit into a message, then how many more there are.
+        more, room = sum(denial.more for denial in denials), MESSAGE_LENGTH
+        causes: list[_Cause] = []
+        for position, violation in enumerate(refused):
+            text = "\n".join(filter(None, (violation.summary, violation.line, violation.remedy)))
+            room -= len(text) + len(violation.path)
+            if room < 0 and position:
+                more += len(refused) - position
+                break
+            causes.append(_Cause(text, violation.path))
+        texts = (*((f"and {more} more",) if more else ()), *answer.ended, *answer.help)
+        status.details = _Details((*causes, *map(_Cause, texts)))
     return status
-
-
-def _causes(violations: Sequence[Violation], more: int) -> Iterator[_Cause]:
-    """A cause for each violation while they fit into a message, then how many more there are."""
-    room = MESSAGE_LENGTH
-    for position, violation in enumerate(violations):
-        text = "\n".join(filter(None, (violation.summary, violation.line, violation.remedy)))
-        room -= len(text) + len(violation.path)
-        if room < 0 and position:
-            more += len(violations) - position
-            break
-        yield _Cause(text, violation.path)
-    if more:
-        yield _Cause(f"and {more} more")

@@ -1,4 +1,4 @@
-"""What is found about single objects."""
+"""What an audit asks, and what it finds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 from support.packmodes import OFF
 
@@ -16,7 +17,7 @@ from policies.engine.request import AdmissionRequest, GroupVersionResource
 from policies.engine.rule import PolicyException, RuleSet
 from policies.engine.safety import CONTROL_PLANE, CONTROL_PLANE_LABEL
 from webhook.audit import audit
-from webhook.audit.audit import Audit, as_sent, audit_rules, creation
+from webhook.audit.audit import Audit, as_sent, audit_rules, creation, reason
 from webhook.audit.finding import WHOLE, Finding, Part, Subject
 from webhook.configuration.settings import Settings
 from webhook.limits import Limits, limited
@@ -145,3 +146,49 @@ def test_a_namespace_is_with_what_is_in_it() -> None:
         parts = {tuple(part.judges(request) for part in _PARTS) for request in requests}
         assert parts == {tuple(part.has(name) for part in _PARTS)}
     assert [next(part.index for part in _PARTS if part.has(name)) for name in ("a", "b", "kube-system")] == [0, 2, 1]
+
+
+_USER = "request.userInfo, which only a request has"
+
+
+def _reason(validation: str, *, condition: str = "", variable: str = "true", operations: str = "CREATE UPDATE") -> str:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations.split(), "resources": ["pods"]}
+    spec: dict[str, Any] = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "c", "expression": condition}] if condition else [],
+        "variables": [{"name": "v", "expression": variable}],
+        "validations": [{"expression": validation, "message": "Mend it."}],
+    }
+    document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    text = yaml.safe_dump({**document, "metadata": {"name": "p"}, "spec": spec})
+    (policy,) = policyfiles.read([("p.yaml", text)], drafts=True).loaded.policies
+    return reason(policy)
+
+
+_SPEC = "has(object.spec)"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"validation": "has(object.metadata.labels)"}, ""),
+        ({"validation": "request.namespace != 'x' && request.operation == 'CREATE'"}, ""),
+        ({"validation": "variables.v", "variable": "oldObject == null ? true : oldObject.spec == object.spec"}, ""),
+        ({"validation": "oldObject == null || object.spec == oldObject.spec"}, ""),
+        ({"validation": _SPEC, "condition": "!request.userInfo.username.startsWith('system:')"}, ""),
+        ({"validation": "request.userInfo.username == 'a'"}, f"it reads {_USER}"),
+        ({"validation": "variables.v", "variable": "dyn(request).userInfo.username == 'a'"}, f"it reads {_USER}"),
+        (
+            {"validation": _SPEC, "condition": "request.userInfo.username == 'alice'"},
+            "it reads request.userInfo to choose whose requests it judges",
+        ),
+        (
+            {"validation": "authorizer.group('').resource('pods').check('get').allowed() || true"},
+            "it reads authorizer, which only a request has",
+        ),
+        ({"validation": _SPEC, "operations": "UPDATE DELETE"}, "it judges UPDATE and DELETE, which no object shows"),
+    ],
+)
+def test_policies_that_need_a_request_are_not_asked(given: dict[str, str], expected: str) -> None:
+    """A policy is asked unless what it says depends on a requester or on the authorizer."""
+    assert _reason(**given) == expected

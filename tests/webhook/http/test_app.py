@@ -1,4 +1,6 @@
-"""The admission routes over a real port: what is answered where, which calls are refused, and what bounds a call."""
+"""The handler of reviews: what is answered, what is an error, and who has room."""
+
+from __future__ import annotations
 
 import asyncio
 import json
@@ -8,6 +10,8 @@ from io import BytesIO
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.builders import daemon_set, pod
 from support.patience import until
 from support.service.reviews import (
@@ -27,7 +31,7 @@ from support.service.wire import JSON, connected, head
 
 from policies.engine.facts import StaticFacts
 from policies.engine.rule import Mutation, RuleSet
-from webhook.http.app import MARGIN, MAX_BODY
+from webhook.http.app import MARGIN, MAX_BODY, SMALL, Body, NoRoom, Room
 from webhook.http.decision import Served
 from webhook.version import VERSION
 
@@ -308,3 +312,96 @@ async def test_a_call_whose_body_is_still_coming_takes_no_place(serve: Serve) ->
         await slow.send(head(length=5000) + b"{")
         await until(lambda: running.state.in_flight)
         assert (await running.post(body(pod()))).status == 200
+
+
+_MIB = 1024 * 1024
+
+
+def _refused(_: NoRoom) -> None:
+    raise AssertionError("nobody has to make way")
+
+
+def _filled(room: Room, size: int, *, complete: bool = False) -> tuple[Body, list[str]]:
+    """A body of a size, and what it was refused for so far."""
+    told: list[str] = []
+    body = Body(room, lambda shortage: told.append(shortage.of))
+    body.grow(size)
+    if complete:
+        body.complete()
+    return body, told
+
+
+def test_a_small_body_makes_the_largest_one_that_is_arriving_make_way() -> None:
+    """Who sends large bodies slowly is refused, not who comes with a small one."""
+    room = Room(16 * _MIB, 10)
+    first, of_first = _filled(room, 7 * _MIB)
+    second, of_second = _filled(room, 6 * _MIB)
+
+    third, of_third = _filled(room, 2 * _MIB)
+
+    assert (of_first, of_second, of_third) == (["bytes"], [], [])
+    assert (first.size, room.held) == (0, 8 * _MIB)
+    for arrived in (first, second, third):
+        arrived.leave()
+    assert (room.held, room.answering) == (0, 0)
+
+
+def test_who_finds_no_room() -> None:
+    """The largest body is refused itself, and an eighth of the room is left for small ones by those being answered."""
+    for size, complete, largest in ((7 * _MIB, False, 7 * _MIB), (14 * _MIB, True, SMALL)):
+        room = Room(16 * _MIB, 10)
+        _filled(room, size, complete=complete)
+        body = Body(room, _refused)
+
+        body.grow(largest)
+        with pytest.raises(NoRoom) as shortage:
+            body.grow(1)
+
+        assert shortage.value.of == "bytes"
+
+
+def test_a_place_is_taken_by_a_whole_body_only() -> None:
+    """Bodies that are arriving take no place, and a place is free again when its call is answered."""
+    room = Room(16 * _MIB, 1)
+    first, second = [Body(room, _refused) for _ in range(100)][-2:]
+    with Body(room, _refused) as body:
+        body.complete()
+        with pytest.raises(NoRoom) as shortage:
+            first.complete()
+    second.complete()
+
+    assert (shortage.value.of, room.answering) == ("places", 1)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["new", "grow", "complete", "leave"]), st.integers(0, 9), st.integers(0, 60)))
+)
+def test_what_is_held_is_bounded_and_given_back(steps: list[tuple[str, int, int]]) -> None:
+    """Whatever happens, no more is held than there is room for, and nothing is held in the end."""
+    room = Room(100, 3)
+    bodies: list[Body] = []
+    answered: list[Body] = []
+    for step, index, count in steps:
+        if step == "new" or not bodies:
+            bodies.append(Body(room, lambda _: None))
+            continue
+        body = bodies[index % len(bodies)]
+        refused = False
+        try:
+            if step == "grow":
+                body.grow(count)
+            elif step == "complete":
+                body.complete()
+        except NoRoom:
+            refused = True
+        if refused or step == "leave":
+            bodies.remove(body)
+            body.leave()
+        elif step == "complete":
+            bodies.remove(body)
+            answered.append(body)
+        assert room.held <= room.size
+        assert room.answering == len(answered) <= room.places
+    for body in (*bodies, *answered):
+        body.leave()
+    assert (room.held, room.answering) == (0, 0)

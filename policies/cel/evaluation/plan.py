@@ -16,7 +16,6 @@ from policies.cel.cost import LIST_CREATION, MAP_CREATION, STRUCT_CREATION
 from policies.cel.environment import NOT_A_VALUE, Feature
 from policies.cel.equality import equal
 from policies.cel.evaluation.run import (
-    KEYS,
     Constant,
     Deferred,
     Outcome,
@@ -119,13 +118,12 @@ class Qualifier:
     def apply(self, value: Value, run: Run, *, if_present: bool) -> Outcome:
         """The value of the key, which may be ABSENT if it is only looked for."""
         key = outcome = self._compute(run) if self._constant is ABSENT else self._constant
-        if not failed(key) and key.__class__ not in KEYS:
-            outcome = key = CelError(f"invalid qualifier type: {type_of(key).name}")
         if not failed(key):
             is_part = self._typed and isinstance(value, ObjectValue)
             if if_present and self.optional:
                 is_part = is_part and run.dialect.has(Feature.OPTIONAL_PARTS)
             try:
+                check_key(key)
                 if self._tests and not if_present:
                     outcome = key in value.fields if is_part else present(value, key) is not ABSENT
                 elif is_part:
@@ -462,55 +460,46 @@ def _list(node: ast.ListLiteral) -> Step:
     return _literal(build, LIST_CREATION, (element for element, _ in elements))
 
 
-def _entry(values: dict[Value, Value], key: Value, value: Outcome, *, optional: bool) -> CelError | None:
-    """Set an entry of a literal. Returns the failure."""
-    if optional and not failed(value):
-        if value.__class__ is not Optional:
-            message = f"cannot initialize optional entry '{show_key(key)}' from non-optional value {shown(value)}"
-            return CelError(message)
-        value = value.value
-    if failed(value):
-        failure: CelError = value
-        return failure
-    if key.__class__ in (list, dict):
-        return CelError(f"unsupported key type: {type_of(key).name}")
-    if value is ABSENT:
-        values.pop(key, None)
-    else:
-        values[key] = value
-    return None
-
-
-def _map(node: ast.MapLiteral) -> Step:
-    entries = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
+def _entries(parts: list[tuple[Step, Step, bool]]) -> Callable[[Run], Outcome]:
+    """What builds a map of keys and values, of which optional ones may be missing."""
 
     def build(run: Run) -> Outcome:
         values: dict[Value, Value] = {}
-        for key_step, value_step, optional in entries:
+        for key_step, value_step, optional in parts:
             key = key_step.evaluate(run)
             if failed(key):
                 return key
-            if failure := _entry(values, key, value_step.evaluate(run), optional=optional):
-                return failure
+            value = value_step.evaluate(run)
+            if optional and not failed(value):
+                if value.__class__ is not Optional:
+                    given = f"'{show_key(key)}' from non-optional value {shown(value)}"
+                    return CelError(f"cannot initialize optional entry {given}")
+                value = value.value
+            if failed(value):
+                return value
+            if key.__class__ in (list, dict):
+                return CelError(f"unsupported key type: {type_of(key).name}")
+            if value is ABSENT:
+                values.pop(key, None)
+            else:
+                values[key] = value
         return values
 
-    return _literal(build, MAP_CREATION, (part for key, value, _ in entries for part in (key, value)))
+    return build
+
+
+def _map(node: ast.MapLiteral) -> Step:
+    parts = [(plan(entry.key), plan(entry.value), entry.optional) for entry in node.entries]
+    return _literal(_entries(parts), MAP_CREATION, (part for key, value, _ in parts for part in (key, value)))
 
 
 def _struct(node: ast.StructLiteral) -> Step:
-    name, fields = node.type_name, [(field.name, plan(field.value), field.optional) for field in node.fields]
-
-    def build(run: Run) -> Outcome:
-        values: dict[Value, Value] = {}
-        for field, step, optional in fields:
-            if failure := _entry(values, field, step.evaluate(run), optional=optional):
-                return failure
-        return values
+    build = _entries([(Constant(field.name), plan(field.value), field.optional) for field in node.fields])
 
     def evaluate(run: Run) -> Outcome:
         values = _charged(build(run), STRUCT_CREATION, run)
         try:
-            return values if failed(values) else construct(name, values)
+            return values if failed(values) else construct(node.type_name, values)
         except CelError as error:
             return error
 

@@ -103,7 +103,7 @@ class Refusals:
             self._wake.clear()
             while self._waiting:
                 refusal = self._waiting.popleft()
-                owner, written = refusal.owner, False
+                owner, pause = refusal.owner, GLANCE
                 try:
                     top = await self._top(refusal.namespace, owner)
                     if top != owner:  # else its own controller writes one
@@ -112,12 +112,12 @@ class Refusals:
                         text = squeezed(text, _LENGTH)
                         await self._write(about, "CreationRefused", text, occasion=refusal.occasion)
                         self._events.labels("written").inc()
-                        written = True
+                        pause = PAUSE
                 except ClusterError as error:
-                    written = error.status != _GONE
+                    pause = GLANCE if error.status == _GONE else PAUSE
                     self._told.discard(refusal.key)
                     self._events.labels("failed").inc()
                     if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
                         reason = error.lacking(_RIGHT)
                         self._seldom.warning("could not write an Event about a refusal", error.status, reason=reason)
-                await self._clock.sleep(PAUSE if written else GLANCE)
+                await self._clock.sleep(pause)

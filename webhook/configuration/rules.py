@@ -432,13 +432,6 @@ def of_policies(
     return PolicyRules(tuple(made), loaded.exceptions, tuple(known), pack.policies, pack.replaced)
 
 
-def uses_policies(settings: Settings) -> bool:
-    """Whether the settings name policies: files, those of a cluster, or packs."""
-    chosen, cluster = settings.policies, settings.cluster
-    in_cluster = bool(cluster.kubeconfig) or cluster.in_cluster
-    return bool(chosen.directories) or settings.packs.is_on or (in_cluster and (chosen.config_maps or chosen.native))
-
-
 def reserved() -> tuple[str, ...]:
     """The names of the built-in rules, which no policy may have."""
     from policies.admissionpolicy.rules import policyrule  # noqa: PLC0415 - as above

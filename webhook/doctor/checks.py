@@ -63,8 +63,9 @@ def check_api_server(
                 yield _API_SERVER.warn("version", text, "upgrade the cluster, or set policies.native to false")
 
         # Policies may be judged otherwise than the API server would judge them.
-        release = judged_as(version, settings)
-        if not rules.uses_policies(settings):
+        release, chosen = judged_as(version, settings), settings.policies
+        in_cluster = settings.cluster.is_given and (chosen.config_maps or chosen.native)
+        if not (chosen.directories or settings.packs.is_on or in_cluster):
             pass
         elif settings.policies.release is not None and nearest(version) != release:
             text = f"{version}, but policies are judged as by {release.name}"

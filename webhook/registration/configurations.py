@@ -128,21 +128,6 @@ STATIC = ".static.k8s.io"
 """How the names of policies in files of kube-apiserver end, and no others: Kubernetes 1.37, KEP-5793."""
 
 
-def owner_reference(name: str, uid: str) -> JsonObject:
-    """The reference to the ClusterRole that owns the configurations, so that its deletion deletes them.
-
-    Without blockOwnerDeletion it needs no right to the owner's finalizers.
-    """
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "name": name,
-        "uid": uid,
-        "controller": False,
-        "blockOwnerDeletion": False,
-    }
-
-
 def is_own(entry: JsonObject) -> bool:
     """Whether an entry of a configuration belongs to the service, by its name."""
     return str(entry["name"]).endswith(f".{DOMAIN}")

@@ -40,7 +40,6 @@ from webhook.registration.configurations import (
     foreign,
     guards,
     is_unregistered,
-    owner_reference,
     policy,
     registered,
     without_guard,
@@ -320,7 +319,7 @@ class Registrar:
         is_written = bool(correction.differences) or (is_new and correction.configuration is not None)
         if is_written:
             try:
-                stored = await self._stored({kind: name}, target, correction, there)
+                stored = await self._stored(kind, name, target, correction, there)
             except ClusterError:
                 if is_new:
                     self._written.pop(kind, None)  # a failed write may nevertheless have been stored
@@ -337,12 +336,12 @@ class Registrar:
         return is_written and is_new
 
     async def _stored(
-        self, title: dict[str, str], target: WriteTarget, correction: Correction, there: JsonObject | None
+        self, kind: str, name: str, target: WriteTarget, correction: Correction, there: JsonObject | None
     ) -> JsonObject | None:
         """Carry out a correction, and return the configuration that is stored then. Raises ClusterError."""
         if correction.configuration is None:
             # If every rule of a phase is off, an old configuration would cause useless calls.
-            await cluster.remove(self._api, title)
+            await cluster.remove(self._api, {kind: name})
             return None
         try:
             stored = await cluster.write(self._api, correction.configuration)
@@ -391,7 +390,9 @@ class Registrar:
             self._note(_NO_OWNER, f"registration.owner: {error}")
             return True
         if uid is not None:
-            self._owner = owner_reference(name, uid)
+            owner = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": name, "uid": uid}
+            # Without blockOwnerDeletion it needs no right to the owner's finalizers.
+            self._owner = {**owner, "controller": False, "blockOwnerDeletion": False}
             self._clear(_NO_OWNER)
             return True
         without = f"there is no ClusterRole {name}; without it nothing removes the webhook configurations in the end"

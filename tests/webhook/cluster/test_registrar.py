@@ -530,7 +530,8 @@ async def test_a_cluster_role_owns_them(server: WebhookApi, scene: Scene) -> Non
 
     without = "registration.owner: there is no ClusterRole cks; without it nothing removes the webhook configurations"
     assert missing == [f"{without} in the end"]
-    assert [(owner["name"], owner["uid"]) for owner in owners] == [("cks", "one"), ("cks", "two")]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "cks"}
+    assert owners == [{**role, "uid": uid, "controller": False, "blockOwnerDeletion": False} for uid in ("one", "two")]
     assert server.get(VALIDATING, NAME) is None
     assert writer.problems() == [
         "registration.owner: ClusterRole cks is gone, and the webhook configurations go with it; they are not put back"

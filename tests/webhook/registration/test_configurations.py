@@ -11,7 +11,6 @@ from policies.engine.match import LabelSelector, ResourceRule, SelectorRequireme
 from policies.engine.rule import Hook, HookCondition, Rule, RuleSet
 from webhook.configuration.settings import Settings
 from webhook.registration.configurations import (
-    owner_reference,
     registered,
     without_guard,
 )
@@ -259,20 +258,12 @@ def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
     ]
 
 
-def test_an_owner_and_an_injected_ca_are_said_in_the_metadata() -> None:
-    """The ClusterRole whose end is theirs, and the Certificate whose CA is written by somebody else."""
+def test_an_injected_ca_is_said_in_the_metadata() -> None:
+    """The annotation names the Certificate whose CA is written by somebody else."""
     settings = Settings.model_validate({"registration": {"injectCaFrom": "cloud/serving"}})
 
     found = registered(settings, b"", default_rules())
 
-    assert owner_reference("cks", "u-1") == {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "name": "cks",
-        "uid": "u-1",
-        "controller": False,
-        "blockOwnerDeletion": False,
-    }
     assert [configuration["metadata"] for configuration in found] == [
         {
             "name": "cks-admission",

@@ -22,7 +22,7 @@ class Gang:
 
     def __init__(self, name: str, level: str, preferred: str, parts: Sequence[tuple[int, int]]) -> None:
         self.name = name
-        self.level = level
+        self.level, self.preferred = level, preferred
         self.annotations = required(level, preferred=preferred)
         self.parts = parts
         self.succeeded = 0

@@ -176,7 +176,7 @@ class Census:
         return any(requirement.matches({key: value}) for value in values) or (is_lacked and requirement.matches({}))
 
     def comes(self, requirement: SelectorRequirement) -> bool:
-        """Whether a Node to come may meet a requirement that it is told to meet."""
+        """Whether a Node to come may meet a requirement that it is explained to meet."""
         return any(requirement.matches(labels) for labels in self._coming if requirement.key in labels)
 
     @property
@@ -383,15 +383,15 @@ def reads(rows: Iterable[Workload]) -> frozenset[str]:
 class NodeSelectors:
     """The rule. organization: the id of the organization whose cluster it is; empty if not configured.
 
-    told: keys about whose values somebody else tells what they mean, so that it is not said twice.
+    explained: keys whose values another policy explains.
     """
 
     def __init__(
-        self, workloads: Mapping[tuple[str, str], Workload], organization: str, told: frozenset[str] = frozenset()
+        self, workloads: Mapping[tuple[str, str], Workload], organization: str, explained: frozenset[str] = frozenset()
     ) -> None:
         self._workloads = workloads
         self._organization = organization
-        self._told = told
+        self._explained = explained
         self._census = Census(())
 
     def validate(self, request: AdmissionRequest, facts: Facts) -> Sequence[Violation]:
@@ -470,7 +470,7 @@ class NodeSelectors:
     def _is_judged(self, requirement: SelectorRequirement) -> bool:
         """Whether nobody else tells of a fault, as nobody does of an organization that only the configuration knows."""
         key = requirement.key
-        return concerns(key) and not (key in self._told and (key != RESERVED or _is_of_nobody(requirement)))
+        return concerns(key) and not (key in self._explained and (key != RESERVED or _is_of_nobody(requirement)))
 
 
 def _selects(template: object) -> bool:
@@ -487,7 +487,7 @@ def _is_same(template: object, before: object) -> bool:
 
 
 def _allowed(asked: _Selection, census: Census) -> Census | None:
-    """The census of the Nodes that meet everything; None if that cannot be told, or would take long."""
+    """The census of the Nodes that meet everything; None if that cannot be explained, or would take long."""
     terms, nodes = asked.required, census.nodes
     is_asked = asked.groupings or len(asked.selector) + sum(len(term or ()) for term in terms) > 1
     size = sum(1 + len(requirement.values) for term in (asked.selector, *terms) for requirement in term or ())

@@ -210,7 +210,7 @@ class Upkeep:
         self._replica = replica
         self._trusted = trusted
         self._woken = asyncio.Event() if replica is None else replica.changed
-        self._told: tuple[bytes | None, bool] = (None, False)
+        self._registered: tuple[bytes | None, bool] = (None, False)
         self._looked = False
 
     @property
@@ -240,8 +240,8 @@ class Upkeep:
         finally:  # serve a renewed leaf even if saving the CA failed
             self._metrics.leader.set(self._replica is not None and self._replica.leadership.leading)
             now = self._certificates.ca_bundle, self.writing
-            if self._registrar is not None and now != self._told:
-                self._told = now
+            if self._registrar is not None and now != self._registered:
+                self._registered = now
                 self._registrar.look()
             self._certificates.install(self._trusted)
 

@@ -59,7 +59,7 @@ class Seldom:
         self._times[kind] += 1
         if now - self._last.get(kind, float("-inf")) < INTERVAL:
             return 0
-        self._last = {told: at for told, at in self._last.items() if now - at < INTERVAL} | {kind: now}
+        self._last = {known: at for known, at in self._last.items() if now - at < INTERVAL} | {kind: now}
         return self._times.pop(kind)
 
 

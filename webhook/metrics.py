@@ -38,7 +38,7 @@ class RuleTimes:
     """Evaluations, seconds and used parts of limits by rule, since they were last taken.
 
     used: the largest part of a cost limit that an evaluation of a policy used.
-    It is told the name of each rule after its evaluation, which began when the one before it ended. Rules that
+    It is called with the name of each rule after its evaluation, which began when the one before it ended. Rules that
     are judged together share their time equally: to measure each of them would take longer than most of them take.
     """
 

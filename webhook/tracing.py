@@ -62,25 +62,25 @@ class Trace:
         """Begin the next part now. What passed since the last one belongs to none."""
         self._since = perf_counter()
 
-    def lap(self, name: Name, **attributes: Value) -> None:
+    def part(self, name: Name, **attributes: Value) -> None:
         """End a part, and begin the next one."""
         now = perf_counter()
         self.spans.append(Span(name, self._since, now, {PREFIX + key: value for key, value in attributes.items()}))
         self._since = now
 
-    def laps(self, also: Callable[[str | Sequence[str]], None]) -> Callable[[str | Sequence[str]], None]:
-        """What is told the name of a rule after its evaluation, or of those judged together. also: is told, too."""
+    def rules(self, also: Callable[[str | Sequence[str]], None]) -> Callable[[str | Sequence[str]], None]:
+        """What to call with the name of a rule after its evaluation. also: called with it, too."""
 
-        def lap(rule: str | Sequence[str]) -> None:
+        def after_rule(rule: str | Sequence[str]) -> None:
             also(rule)
             if perf_counter() - self._since < self.slow:
                 self.begin()
             elif isinstance(rule, str):
-                self.lap("rule", rule=rule)
+                self.part("rule", rule=rule)
             else:
-                self.lap("rules", rules=len(rule))
+                self.part("rules", rules=len(rule))
 
-        return lap
+        return after_rule
 
     def conclude(self, request: AdmissionRequest, answer: Answer) -> None:
         """Note what was asked and answered: identities and verdicts, nothing of the object's content."""

@@ -170,8 +170,8 @@ def validate(
         else:
             if outcome:
                 decided[rule.name] = _decide(rule, outcome, request, ruleset, facts)
-        if facts.lap is not None:
-            facts.lap(rule.name)
+        if facts.after_rule is not None:
+            facts.after_rule(rule.name)
     admitted = _unanimous(turn.names)
     if not decided:
         return admitted
@@ -236,8 +236,8 @@ def mutate(
         made = [one for one in made if not (is_broken and one.skips)]
         decisions += made
         lines += [line for one in made for line in _warnings(one, room)]
-        if facts.lap is not None:
-            facts.lap(rule.name)
+        if facts.after_rule is not None:
+            facts.after_rule(rule.name)
         operations += mutation.operations
         lines += (one_line(line, room) for line in mutation.warnings if not is_broken)
     return (
@@ -293,8 +293,8 @@ def _screened(turn: Turn, request: AdmissionRequest, facts: Facts) -> Sequence[R
             raise
         except (TimeLimitError, Exception):  # noqa: BLE001 - each rule finds out for itself, and follows its failure policy
             return turn.rules
-        if facts.lap is not None:
-            facts.lap(names)
+        if facts.after_rule is not None:
+            facts.after_rule(names)
     if not asked:
         return turn.alone
     return [rule for rule in turn.rules if rule.screener is None or rule.name in asked]

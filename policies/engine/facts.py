@@ -79,14 +79,15 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The facts that rules may use. entries: values and failures by key that were looked up for one review.
 
     expired: the clock of the review; None for as much time as it takes. skipped: names of policies that are too slow to
-    be evaluated. lap: told the name of each rule and mutating policy after its evaluation, or of those judged together.
-    spend: told the largest part of a cost limit that a policy has used; not of those judged together, which use little.
+    be evaluated. after_rule: called with the name of each rule and mutating policy after its evaluation, or of those
+    judged together. spend: called with the largest part of a cost limit that a policy has used; not of those judged
+    together, which use little.
     """
 
     entries: Mapping[Key[Any], Any] = {}
     expired: Expired | None = None
     skipped: frozenset[str] = frozenset()
-    lap: Callable[[str | Sequence[str]], None] | None = None
+    after_rule: Callable[[str | Sequence[str]], None] | None = None
     spend: Callable[[str, float], None] | None = None
 
     def entered(self, key: Key[T], entry: T | FactUnavailable) -> Self:

@@ -167,7 +167,7 @@ class Search:
     def candidates(self, number: int = MOST_CONSIDERED) -> list[Candidate]:
         """The first domains of the required level, those with room for the most Pods first."""
         level, layout = self._of(self.required), self.layout
-        groups = [group for group in np.flatnonzero(layout.carries(self.required)).tolist() if level.told(group)]
+        groups = [group for group in np.flatnonzero(layout.carries(self.required)).tolist() if level.has_address(group)]
         order, _ = level.order(np.array(groups, np.int64))
         pods = level.most(groups).sum(axis=0) if groups else np.zeros(0, np.int64)
         rank = {int(group): place for place, group in enumerate(order)}
@@ -389,7 +389,7 @@ class _Level:
         self._fits: dict[int, bool] = {}
         self._most: dict[int, Integers] = {}
 
-    def told(self, group: int) -> bool:
+    def has_address(self, group: int) -> bool:
         """Whether a domain has an address, or is the whole cluster."""
         return self.level == WHOLE or bool(self.layout.address(self.level, group))
 
@@ -398,7 +398,7 @@ class _Level:
         pairs = zip(*(column.tolist() for column in self._order), strict=True)
         for _, tie in groupby(pairs, key=lambda pair: pair[1]):
             for group in self._fewest_first([group for group, _ in tie]):
-                if self.told(group) and (also is None or also(self.level, group)):
+                if self.has_address(group) and (also is None or also(self.level, group)):
                     yield group
 
     def fits(self, group: int) -> bool:

@@ -203,10 +203,10 @@ class TopologyObjects(Struct, frozen=True):
             return
         names = listed(references.workloads, 1 if what and self.leaving == "warn" else _SHOWN)  # a warning is short
         doubt = f"not all could be looked at: {references.incomplete}" if references.incomplete else ""
-        told = "; ".join(part for part in (f"{what}is named by {names}" if names else "", doubt) if part)
+        text = "; ".join(part for part in (f"{what}is named by {names}" if names else "", doubt) if part)
         remedy = f"{_REMEDY} topology.deletion: deny refuses this." if self.leaving == "warn" else _REMEDY
         verdict: Verdict = "" if self.leaving == "deny" else self.leaving
-        yield Violation(RULE, "", f"topology {quote(name)}", told, SUMMARY, remedy, verdict)
+        yield Violation(RULE, "", f"topology {quote(name)}", text, SUMMARY, remedy, verdict)
 
 
 def _name(request: AdmissionRequest) -> str:

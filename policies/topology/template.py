@@ -592,8 +592,8 @@ def _meaning(annotations: Annotations, handed: str, case: Case) -> _Meaning:
         placed = ((annotations.required, required), (annotations.preferred, preferred))
         violations += _for_reader(placed if handed else (), topology, handed)
     # The author of a workload is not responsible for the configuration.
-    told = violations if named.key else [as_warning(violation.line) for violation in violations]
-    return _Meaning(tuple(told), topology, required, preferred, terms)
+    shown = violations if named.key else [as_warning(violation.line) for violation in violations]
+    return _Meaning(tuple(shown), topology, required, preferred, terms)
 
 
 def _placement(annotation: Annotation | None, topology: Topology, violations: list[Violation]) -> Placement | None:

@@ -145,7 +145,7 @@ def test_each_rule_is_counted_in_both_phases() -> None:
     ruleset = RuleSet([rule(name="tidy"), rule(Fixed(ValueError("x"), ValueError("x")), name="broken")])
     for run in (engine.validate, engine.mutate):
         times.begin()
-        run(request(pod()), ruleset, StaticFacts(TODAY, lap=times))
+        run(request(pod()), ruleset, StaticFacts(TODAY, after_rule=times))
 
     taken = times.take()
     assert {name: count for name, count, _ in taken} == {"tidy": 2, "broken": 2}

@@ -200,9 +200,9 @@ def test_a_rule_that_takes_less_has_no_span() -> None:
     told: list[object] = []
     quick, slow = Trace(None, 3600.0), Trace(None, 0.0)
     for timed in (quick, slow):
-        lap = timed.laps(told.append)
-        lap("labels")
-        lap(("first", "second"))
+        after_rule = timed.rules(told.append)
+        after_rule("labels")
+        after_rule(("first", "second"))
 
     assert told == ["labels", ("first", "second")] * 2
     assert quick.spans == []

@@ -142,14 +142,14 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
             output = _Stored(store)
             with _bar(shown=True) as bar:
                 await _run(work, output, judged, bar)
-            notices = FindingEvents(work.lister, on=asked.settings.events.findings)
-            reports = Reports(work.lister, chosen, notices, work.part, asked.namespaces)
+            events = FindingEvents(work.lister, on=asked.settings.events.findings)
+            reports = Reports(work.lister, chosen, events, work.part, asked.namespaces)
             done = await reports.write(store, complete=not output.counts["unreadable"])
     except sqlite3.Error as error:
         raise ToolError(
             f"what was found cannot be kept in a temporary file ({error}); TMPDIR names its folder"
         ) from None
-    say(*done.refused, *notices.problems, err=True)
+    say(*done.refused, *events.problems, err=True)
     counts = output.counts
     about = Record(
         shard=str(asked.part),
@@ -166,7 +166,7 @@ async def _reported(asked: Inquiry, work: ClusterAudit, lists: Sequence[Unit]) -
             "removed": done.removed,
             "refused": len(done.refused),
         },
-        events=msgspec.structs.asdict(done.told),
+        events=msgspec.structs.asdict(done.events),
     )
     write_text(f"{to_json({'event': 'audited', **msgspec.to_builtins(about)}, None)}\n")
     name = asked.settings.audit.record

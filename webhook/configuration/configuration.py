@@ -138,16 +138,16 @@ class Configuration:
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             watch = changes(places, recursive=False)
-            told = asyncio.ensure_future(anext(watch))
+            change = asyncio.ensure_future(anext(watch))
             await asyncio.sleep(0)  # the watch begins with its first step, so later changes are noticed
             try:
                 yield
                 while await asyncio.to_thread(self._places) == places:
-                    await told
-                    told = asyncio.ensure_future(anext(watch))
+                    await change
+                    change = asyncio.ensure_future(anext(watch))
                     yield
             finally:
-                told.cancel()
+                change.cancel()
 
     def _places(self) -> set[Path]:
         """The directories of the files, because in a mounted ConfigMap a link beside the files changes."""

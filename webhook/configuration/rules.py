@@ -242,10 +242,10 @@ def selectors_rule(settings: Settings, shipped: Iterable[Policy]) -> Rule:
     """The rule for selectors of Nodes that people write by hand. shipped: the policies of packs."""
     rows = _with_templates(settings)
     policy, keys = _TOLD_BY_PACK
-    told = keys if any(one.name == policy for one in shipped) else frozenset[str]()
+    explained = keys if any(one.name == policy for one in shipped) else frozenset[str]()
     templated = _without_pods(rows.values())
     about_pods, about_templates = map(matchconditions.selectors_are_concerned, ((), templated))
-    validate = selectors.NodeSelectors(rows, settings.organization.id, told).validate
+    validate = selectors.NodeSelectors(rows, settings.organization.id, explained).validate
     hooks = _validation(_PODS, "warn", (about_pods,)), _validation(_resources(templated), "warn", (about_templates,))
     chosen, selected = settings.selectors, settings.selectors.namespace_selector.label_selector
     return Rule(selectors.RULE, hooks, chosen.action, selectors.reads(rows.values()), selected, validate)

@@ -38,7 +38,7 @@ from webhook.sources import packfiles
 
 T = TypeVar("T")
 _RESOURCE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-.a-z0-9]*[a-z0-9])?)?")
-TOLD: Final = "told"
+OWN_MESSAGE: Final = "message"
 """The type of an error whose text says already what was found."""
 
 
@@ -351,7 +351,7 @@ class WorkloadSettings(Model):
             return written(row)
         names = " and ".join(row.kind for row in SHIPPED)
         raise PydanticCustomError(
-            TOLD, f"{quote(value)} is no kind that is shipped: {names} are; write others as a map"
+            OWN_MESSAGE, f"{quote(value)} is no kind that is shipped: {names} are; write others as a map"
         )
 
 
@@ -444,7 +444,7 @@ class PacksSettings(Model):
                     otherwise = f"it has {', '.join(names) or 'none'}"
                     problems.append(f"the pack has no {what} {name!r}; {did_you_mean(name, names, otherwise)}")
         if problems:
-            raise PydanticCustomError(TOLD, "{problems}", {"problems": "; ".join(problems)})
+            raise PydanticCustomError(OWN_MESSAGE, "{problems}", {"problems": "; ".join(problems)})
         return value
 
     @classmethod
@@ -496,7 +496,9 @@ class OwnTopology(Model):
             make(self.name, [level.written for level in self.levels], "")
         except TopologyError as error:
             details = [
-                InitErrorDetails(type=PydanticCustomError(TOLD, "{problem}", {"problem": problem}), loc=at, input=None)
+                InitErrorDetails(
+                    type=PydanticCustomError(OWN_MESSAGE, "{problem}", {"problem": problem}), loc=at, input=None
+                )
                 for at, problem in error.problems
             ]
             raise ValidationError.from_exception_data(self.name, details) from None

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from policies.kubernetes.spelling import closest
-from webhook.configuration.rulesettings import TOLD
+from webhook.configuration.rulesettings import OWN_MESSAGE
 from webhook.configuration.settings import Settings, SettingsError
 from webhook.files.yamlfile import FileError, content, load
 
@@ -86,7 +86,7 @@ def _problem(error: Any) -> str:
         message = message.replace(term, plain)
     if error["type"] == "missing":
         return "this key is required"
-    if error["type"] == TOLD:
+    if error["type"] == OWN_MESSAGE:
         return message
     return f"{message[0].lower()}{message[1:]}, found {error['input']!r}"
 

@@ -150,11 +150,16 @@ class DecisionLog:
 
     def shadow(self, answered: Answered, changes: Iterable[tuple[Outcome, Change]]) -> None:
         """Record what shadow policies would have changed."""
-        told = [
-            {"policy": change.policy, "outcome": outcome, "then": _told(change.then), "now": _told(change.now)}
+        shadow = [
+            {
+                "policy": change.policy,
+                "outcome": outcome,
+                "then": _judgement(change.then),
+                "now": _judgement(change.now),
+            }
             for outcome, change in changes
         ]
-        self._write(answered, datetime.now(UTC), {"event": record.SHADOW, "shadow": told})
+        self._write(answered, datetime.now(UTC), {"event": record.SHADOW, "shadow": shadow})
 
     def _write(self, answered: Answered, time: datetime, more: dict[str, object]) -> None:
         try:
@@ -172,7 +177,7 @@ class DecisionLog:
             self._seldom.warning("could not record a decision", type(error), error=repr(error))
 
 
-def _told(judgement: Judgement) -> dict[str, object]:
+def _judgement(judgement: Judgement) -> dict[str, object]:
     return {"verdict": judgement.verdict, "refuses": judgement.refuses, "message": judgement.message}
 
 

@@ -1,6 +1,6 @@
 """One decision as a JSON line: what was asked, what each rule says, and as much of the objects as is asked for. Pure.
 
-A record without content names no value of an object: what people are told quotes values, so it counts as content.
+A record without content names no value of an object: messages quote values, so they count as content.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def line(asked: Asked, content: Content, longest: int, **more: Any) -> bytes:
         return _bounded(record, longest)
     except _ContentError as reason:
         decisions = [decision for decision in record["decisions"] if decision["verdict"] != "admit"]
-        told = [{key: decision[key] for key in ("rule", "verdict")} for decision in decisions[:_FEW]]
+        short = [{key: decision[key] for key in ("rule", "verdict")} for decision in decisions[:_FEW]]
         user = record["request"]["userInfo"]
         request = {**record["request"], "userInfo": {**user, "groups": user["groups"][:_FEW]}}
-        return _encode({**record, "request": request, "decisions": told, "leftOut": str(reason)}) + b"\n"
+        return _encode({**record, "request": request, "decisions": short, "leftOut": str(reason)}) + b"\n"
 
 
 def _bounded(record: JsonObject, longest: int) -> bytes:
@@ -169,19 +169,19 @@ def _masked(asked: Asked, longest: int) -> tuple[JsonObject, Masking]:
 
 
 def _decision(decision: Decision, hide: Callable[[str], str] | None) -> JsonObject:
-    told: JsonObject = {"rule": decision.rule, "verdict": decision.verdict}
+    entry: JsonObject = {"rule": decision.rule, "verdict": decision.verdict}
     if decision.verdict == "admit":
-        return told
+        return entry
     judgement = judged(decision)
     if judgement.refuses:
-        told["refuses"] = True
+        entry["refuses"] = True
     if paths := [path for path in dict.fromkeys(v.path for v in decision.violations) if path]:
-        told["paths"] = paths
+        entry["paths"] = paths
     if hide is not None and judgement.message:
-        told["message"] = hide(judgement.message)
+        entry["message"] = hide(judgement.message)
     if decision.verdict == "excepted" and decision.exception is not None:
-        told["exception"] = decision.exception.name
-    return told
+        entry["exception"] = decision.exception.name
+    return entry
 
 
 def _hidden(value: Any, hide: Callable[[str], str] | None) -> Any:
@@ -193,7 +193,7 @@ def _hidden(value: Any, hide: Callable[[str], str] | None) -> Any:
 
 
 class _Hiding:
-    """Masks, in what people are told, the texts that were masked in objects.
+    """Masks, in messages, the texts that were masked in objects.
 
     How is found out when there is a message: most records have none.
     """
@@ -201,9 +201,9 @@ class _Hiding:
     def __init__(self, hidden: Iterable[str]) -> None:
         self._hidden = hidden
 
-    def __call__(self, told: str) -> str:
+    def __call__(self, message: str) -> str:
         """The message with the mask in place of each text; the mask alone if there are too many texts to look for."""
-        return MASK if self._pattern is None else self._pattern.sub(MASK, told)
+        return MASK if self._pattern is None else self._pattern.sub(MASK, message)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str] | None:

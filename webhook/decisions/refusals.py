@@ -31,7 +31,7 @@ PAUSE: Final = 1.0
 """Seconds between two Events of a process."""
 GLANCE: Final = 0.1
 """Seconds after a look for the workload at the top after which no Event was written."""
-_TOLD: Final = 4096
+_KNOWN: Final = 4096
 _LENGTH: Final = 900
 _RIGHT: Final = "a ClusterRole must allow the service's account to list the workload's kind, and to create events"
 _GONE: Final = 404
@@ -69,7 +69,7 @@ class Refusals:
         self._events = metrics.refusal_events
         self._clock = clock
         self._waiting: deque[_Refusal] = deque()
-        self._told: set[tuple[str, Owner, str]] = set()
+        self._known: set[tuple[str, Owner, str]] = set()
         self._wake = asyncio.Event()
         self._seldom = Seldom(structlog.get_logger())
 
@@ -85,14 +85,14 @@ class Refusals:
         occasion = f"{self._hour()}\n{rules}"
         key = request.namespace, owner, occasion
         refusal = _Refusal(request.namespace, request.kind.kind, owner, answer, occasion, key)
-        if refusal.key in self._told:
+        if refusal.key in self._known:
             return
         if len(self._waiting) >= WAITING or sum(r.namespace == refusal.namespace for r in self._waiting) >= SHARE:
             self._events.labels("dropped").inc()
             return
-        if len(self._told) >= _TOLD:
-            self._told.clear()
-        self._told.add(refusal.key)
+        if len(self._known) >= _KNOWN:
+            self._known.clear()
+        self._known.add(refusal.key)
         self._waiting.append(refusal)
         self._wake.set()
 
@@ -115,7 +115,7 @@ class Refusals:
                         pause = PAUSE
                 except ClusterError as error:
                     pause = GLANCE if error.status == _GONE else PAUSE
-                    self._told.discard(refusal.key)
+                    self._known.discard(refusal.key)
                     self._events.labels("failed").inc()
                     if error.status != _GONE:  # the Namespace may be gone, and then the workload is, too
                         reason = error.lacking(_RIGHT)

@@ -510,7 +510,7 @@ class Service:
         cast("Connection", http.protocol).complete()
         held.complete()
         if trace is not None:
-            trace.lap("receive", bytes=len(body))
+            trace.part("receive", bytes=len(body))
         started = time.perf_counter()
         reviewed = await self.judge.review(body, route, served, deadline - MARGIN, trace)
         reply, request, answer, *_ = reviewed

@@ -133,12 +133,12 @@ class Judge:
             return await self._heavy(body, head(body), route, served, deadline, trace)
         request = route.decode(body)
         if trace is not None:
-            trace.lap("decode", bytes=len(body))
-            trace.lap("match", rules=len(_rules(request, route, served)))
+            trace.part("decode", bytes=len(body))
+            trace.part("match", rules=len(_rules(request, route, served)))
         if not (self._slow.postponed and self._slow.expects(_rules(request, route, served), request.namespace)):
             times = self._metrics.rules.times
-            lap = times if trace is None else trace.laps(times)
-            facts = replace(served.facts, skipped=self._slow.skipped, lap=lap, spend=times.spend)
+            after_rule = times if trace is None else trace.rules(times)
+            facts = replace(served.facts, skipped=self._slow.skipped, after_rule=after_rule, spend=times.spend)
             try:
                 answer = await self.evaluated(request, route, served, facts, deadline, trace)
                 return Reviewed(_encoded(request, answer, trace), request, answer)
@@ -194,7 +194,7 @@ class Judge:
         failed = isinstance(entry, FactUnavailable) or (isinstance(entry, CheckAnswer) and entry.error is not None)
         self._metrics.lookups.labels("failed" if failed else "found").inc()
         if trace is not None:
-            trace.lap("look-up", key=type(key).__name__, found=not failed)
+            trace.part("look-up", key=type(key).__name__, found=not failed)
         return facts.entered(key, entry)
 
     async def _heavy(
@@ -216,7 +216,7 @@ class Judge:
                 work = partial(_judged, body, route, served, trace=trace and Trace(None, trace.slow))
                 result = await self._in_child(work, facts, tenant, deadline)
                 if trace is not None:
-                    trace.lap("child", bytes=len(body))
+                    trace.part("child", bytes=len(body))
                 if isinstance(result, Reviewed):
                     break
                 if not isinstance(result, Key):
@@ -269,11 +269,11 @@ def _judged(body: bytes, route: Route, served: Served, facts: Facts, seconds: fl
             trace.begin()
         request = route.decode(body)
         if trace is not None:
-            trace.lap("decode", bytes=len(body))
+            trace.part("decode", bytes=len(body))
         times.begin()
-        lap = times if trace is None else trace.laps(times)
+        after_rule = times if trace is None else trace.rules(times)
         # Not together: when the time is over, the rules that were evaluated until then keep their decisions.
-        facts = replace(facts, expired=allowance, lap=lap, spend=times.spend)
+        facts = replace(facts, expired=allowance, after_rule=after_rule, spend=times.spend)
         answer = _run(request, route, facts, served, together=False)
     except Missing as missing:
         key: Key[Any] = missing.key
@@ -306,7 +306,7 @@ def _encoded(request: AdmissionRequest, answer: Answer, trace: Trace | None) -> 
         return encode(request.uid, answer)
     trace.begin()
     reply = encode(request.uid, answer)
-    trace.lap("encode", operations=len(answer.operations), bytes=len(reply))
+    trace.part("encode", operations=len(answer.operations), bytes=len(reply))
     return reply
 
 

@@ -403,8 +403,8 @@ class _Rounds:
                     if isinstance(error, PostponedError):
                         raise
                     self.findings.append(_error(invocation, str(error)))
-                if facts.lap is not None:
-                    facts.lap(invocation.compiled.policy.name)
+                if facts.after_rule is not None:
+                    facts.after_rule(invocation.compiled.policy.name)
 
     def _invoke(self, invocation: _Invocation) -> None:
         compiled = invocation.compiled

@@ -85,7 +85,7 @@ class Look(Struct, frozen=True):
     wake: float = float("inf")
 
 
-# After so long an opened Pod that is not bound is told of. Schedulers bind within seconds.
+# After so long an opened Pod that is not bound gets an Event. Schedulers bind within seconds.
 _STUCK_SECONDS = 60.0
 
 KEPT_SECONDS: Final = 600.0
@@ -356,9 +356,9 @@ class _Round:
         if gang.tried != tried:
             unsettled = self._grow_in(gang, goal, within)
             gang.tried = None if unsettled else tried
-            gang.told = self._why_not_grown(gang, goal, within) if gang.gated else None
-        if gang.gated and gang.told:
-            notice, reason = gang.told
+            gang.refusal = self._why_not_grown(gang, goal, within) if gang.gated else None
+        if gang.gated and gang.refusal:
+            notice, reason = gang.refusal
             self._notices += [notice] if notice else []
             self._wait(gang, reason)
 

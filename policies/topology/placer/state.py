@@ -98,8 +98,9 @@ class Gang:
 
     version: how often its Pods or its root have changed. The rest is what the placer remembers of it. plan: how it may
     start, with what that was made of. tried: what there was when it did not fit; None to try it at the next look.
-    waiting: what was told of it then. reason: why it waits, with the time of that. kept: a Node in the domain that is
-    kept free for it; empty for none. held: what is kept for Pods that are still to come, with the version of that.
+    refusal: why its further Pods did not fit then. reason: why it waits, with the time of that. kept: a Node in the
+    domain that is kept free for it; empty for none. held: what is kept for Pods that are still to come, with the
+    version of that.
     """
 
     def __init__(self, group: Group) -> None:
@@ -108,7 +109,7 @@ class Gang:
         self.version = 0
         self.plan: tuple[object, Any] | None = None
         self.tried: tuple[int, object] | None = None
-        self.told: Any = None
+        self.refusal: Any = None
         self.reason = (0.0, "", False)
         self.kept = ""
         self.held: tuple[int, Mapping[str, Integers]] | None = None

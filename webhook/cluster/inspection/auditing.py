@@ -213,7 +213,7 @@ SHARE: Final = 20
 """Those in one Namespace at most, so that no tenant takes all places."""
 
 
-class Told(Struct):
+class EventCounts(Struct):
     """How many Events were written, were left out as too many, and failed."""
 
     written: int = 0
@@ -225,7 +225,7 @@ class FindingEvents:
     """The Events of a run. on: whether there are any. problems: why they were not written, a line for all."""
 
     def __init__(self, lister: Lister, clock: Clock | None = None, *, on: bool = True) -> None:
-        self.told = Told()
+        self.counts = EventCounts()
         self.problems: list[str] = []
         self._events = Events(lister.api, clock, lister.answer)
         self._on = on
@@ -241,17 +241,17 @@ class FindingEvents:
         if not self._on or not text or scope.kind == "Event":
             return
         if not self._room or self._places[scope.namespace] >= SHARE:
-            self.told.omitted += 1
+            self.counts.omitted += 1
             return
         self._room -= 1
         self._places[scope.namespace] += 1
         about = Subject(**structs.asdict(scope))
         try:
-            self.told.written += await self._events.write(about, "WouldBeRefused", text, occasion=text)
+            self.counts.written += await self._events.write(about, "WouldBeRefused", text, occasion=text)
         except ApiError as error:
             if error.leaving:
                 return
-            self.told.failed += 1
+            self.counts.failed += 1
             if not self.problems:
                 self.problems.append(f"could not write Events: {error.lacking(RIGHT)}")
             self._places[scope.namespace] = SHARE
@@ -268,14 +268,14 @@ _CONFLICT, _TOO_LARGE, _INVALID = 409, 413, 422
 class Written(Struct):
     """How many reports were written, needed no writing, and were removed.
 
-    refused: why others were not, a line each. told: the Events about those that were written.
+    refused: why others were not, a line each. events: the Events about those that were written.
     """
 
     written: int = 0
     unchanged: int = 0
     removed: int = 0
     refused: list[str] = []
-    told: Told = field(default_factory=Told)
+    events: EventCounts = field(default_factory=EventCounts)
 
 
 class Kinds(NamedTuple):
@@ -307,14 +307,14 @@ def kinds(served: Sequence[ServedResource]) -> tuple[Kinds, ...]:
 class Reports:
     """The reports of a cluster, or of a part of it. namespaces: those that were audited, empty for all.
 
-    notices: by which people are told of reports that are written.
+    events: writes the Events about reports that are written.
     """
 
     def __init__(
         self,
         lister: Lister,
         kinds: Sequence[Kinds],
-        notices: FindingEvents,
+        events: FindingEvents,
         part: Part = WHOLE,
         namespaces: Sequence[str] = (),
     ) -> None:
@@ -323,11 +323,11 @@ class Reports:
         self._written = kinds[0].form
         self._part = part
         self._namespaces = tuple(dict.fromkeys(namespaces))
-        self._notices = notices
+        self._events = events
 
     async def write(self, store: Store, *, complete: bool) -> Written:
         """Write what was found. complete: whether all was judged; else no report is removed. Raises ClusterError."""
-        done = Written(told=self._notices.told)
+        done = Written(events=self._events.counts)
         async for known in self._ours():
             store.note(known)
         for scope, findings in store.workloads():
@@ -348,7 +348,7 @@ class Reports:
                     raise
             else:
                 done.written += 1
-                await self._notices.tell(scope, notice(self._written, scope, content))
+                await self._events.tell(scope, notice(self._written, scope, content))
         for known in store.left_over() if complete else ():
             path = self._kinds[known.api].of(known.namespace).path(known.namespace, known.name)
             try:

@@ -59,9 +59,9 @@ def data(mutated: Mutated) -> dict[str, str]:
 
 def test_the_time_of_each_policy_is_told() -> None:
     """After each policy, in both rounds, in the order of application; also after one that fails."""
-    laps: list[str] = []
-    applied(mutating(ERROR, failure_policy="Ignore"), mutating(add("b"), name="q"), lap=laps.append)
-    assert laps == ["p", "q", "p", "q"]
+    names: list[str] = []
+    applied(mutating(ERROR, failure_policy="Ignore"), mutating(add("b"), name="q"), after_rule=names.append)
+    assert names == ["p", "q", "p", "q"]
 
 
 def test_a_result_that_is_no_such_object_ends_everything() -> None:

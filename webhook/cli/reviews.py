@@ -210,7 +210,7 @@ def _changes(
         return
     summary.records["masked"] += record.masked > 0
     summary.releases[record.kubernetes] += 1
-    for policy in record.said.keys() - {*names, *BUILT_IN_RULES}:
+    for policy in record.judgements.keys() - {*names, *BUILT_IN_RULES}:
         if policy in summary.others or len(summary.others) < _OTHERS:
             summary.others[policy] += 1
     with bounded(place, "judge"):

@@ -289,7 +289,7 @@ class Recorded(Struct, rename="camel"):
         return self.content == "objects"
 
     @property
-    def said(self) -> dict[str, Judgement]:
+    def judgements(self) -> dict[str, Judgement]:
         """What each rule said."""
         return strongest((d.rule, Judgement(d.verdict, d.refuses, d.message)) for d in self.decisions)
 
@@ -328,7 +328,7 @@ class Replay:
 
     def judged(self, record: Recorded) -> list[tuple[Effect, Change]]:
         """What becomes of the verdict of each policy that was asked then, or would be asked now."""
-        said, request = record.said, record.request
+        said, request = record.judgements, record.request
         rules = self._rules(record.phase, record.group, frozenset(said).intersection(self._names))
         evaluate = engine.mutate if record.phase == "mutate" else engine.validate
         namespaces: Mapping[str, Mapping[str, str]] = self._facts.namespaces

@@ -1,6 +1,6 @@
 """Policies that match none of the requests on which they were tried, and what keeps them from it.
 
-A policy that matches nothing is as silent as one that everything satisfies, so its author should be told.
+A policy that matches nothing is as silent as one that everything satisfies, so its author has to hear of it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Coverage:
             try:
                 return matcher.matches(request, self._labels)
             except MatchError:
-                return True  # nobody knows; the policy's own failure is told elsewhere
+                return True  # unknown: the policy's own failure shows elsewhere
 
         constraints = Matcher(policy.match_constraints)
         if not constraints.covers(request):

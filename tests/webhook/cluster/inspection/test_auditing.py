@@ -18,11 +18,11 @@ from webhook.cluster.api.errors import ApiError
 from webhook.cluster.inspection.auditing import (
     MOST,
     SHARE,
+    EventCounts,
     FindingEvents,
     Kinds,
     Lister,
     Reports,
-    Told,
     Written,
     kinds,
     units,
@@ -81,7 +81,7 @@ async def test_an_event_is_on_the_object_of_the_report(
         "lastTimestamp": "2026-03-01T23:30:00Z",
         "count": 1,
     }
-    assert notices.told == Told(written=1)
+    assert notices.counts == EventCounts(written=1)
 
 
 async def test_the_same_words_make_the_same_event(server: FakeApi, notices: FindingEvents) -> None:
@@ -94,7 +94,7 @@ async def test_the_same_words_make_the_same_event(server: FakeApi, notices: Find
     await notices.tell(_scope(0), "One.")
 
     assert (names[0] == names[1], names[0] == names[2]) == (True, False)
-    assert (notices.told, notices.problems) == (Told(written=3), [])
+    assert (notices.counts, notices.problems) == (EventCounts(written=3), [])
 
 
 async def test_few_are_written(server: FakeApi, notices: FindingEvents, times: Times) -> None:
@@ -105,25 +105,25 @@ async def test_few_are_written(server: FakeApi, notices: FindingEvents, times: T
             await notices.tell(_scope(number, place), "No.")
 
     assert _sent(server) == [f"{place}-{number}" for place in places[:-1] for number in range(SHARE)]
-    assert notices.told == Told(written=MOST, omitted=len(places) * (SHARE + 1) - MOST)
+    assert notices.counts == EventCounts(written=MOST, omitted=len(places) * (SHARE + 1) - MOST)
     assert len(times.pauses) == MOST - 1
     assert sum(times.pauses) / len(times.pauses) >= 1 / _QPS
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "sent", "told"),
+    ("code", "message", "sent", "counts"),
     [
-        (403, "events is forbidden", ["a-0", "b-0", "b-1"], Told(written=2, omitted=1, failed=1)),
-        (403, "exceeded quota: few, requested: count/events=1", ["a-0", "b-0", "b-1"], Told(2, 1, 1)),
-        (422, "is invalid", ["a-0", "b-0", "b-1"], Told(2, 1, 1)),
-        (404, "namespaces not found", ["a-0", "a-1", "b-0", "b-1"], Told(written=3)),
-        (403, "it is being terminated", ["a-0", "a-1", "b-0", "b-1"], Told(written=3)),
-        (500, "failed calling webhook", ["a-0"] * 8, Told(omitted=3, failed=1)),
+        (403, "events is forbidden", ["a-0", "b-0", "b-1"], EventCounts(written=2, omitted=1, failed=1)),
+        (403, "exceeded quota: few, requested: count/events=1", ["a-0", "b-0", "b-1"], EventCounts(2, 1, 1)),
+        (422, "is invalid", ["a-0", "b-0", "b-1"], EventCounts(2, 1, 1)),
+        (404, "namespaces not found", ["a-0", "a-1", "b-0", "b-1"], EventCounts(written=3)),
+        (403, "it is being terminated", ["a-0", "a-1", "b-0", "b-1"], EventCounts(written=3)),
+        (500, "failed calling webhook", ["a-0"] * 8, EventCounts(omitted=3, failed=1)),
     ],
     ids=["a right is missing", "a quota", "refused", "gone", "ending", "broken"],
 )
 async def test_what_a_failure_ends(
-    server: FakeApi, notices: FindingEvents, code: int, message: str, sent: list[str], told: Told
+    server: FakeApi, notices: FindingEvents, code: int, message: str, sent: list[str], counts: EventCounts
 ) -> None:
     """A refusal ends the Events of its Namespace, a failing API server all; a Namespace that goes is no failure."""
     server.fail("/api/v1/namespaces/a/events", code, status(code, message), times=8 if code == 500 else 1)
@@ -132,8 +132,8 @@ async def test_what_a_failure_ends(
         for number in range(2):
             await notices.tell(_scope(number, place), "No.")
 
-    assert (_sent(server), notices.told) == (sent, told)
-    assert len(notices.problems) == told.failed
+    assert (_sent(server), notices.counts) == (sent, counts)
+    assert len(notices.problems) == counts.failed
 
 
 @pytest.mark.parametrize(("text", "kind", "on"), [("", "Pod", True), ("No.", "Event", True), ("No.", "Pod", False)])
@@ -142,7 +142,7 @@ async def test_who_is_not_told(server: FakeApi, api: Connection, text: str, kind
     notices = FindingEvents(Lister(api, _QPS), on=on)
     await notices.tell(Scope("v1", kind, "a", "x", "u"), text)
 
-    assert (server.seen, notices.told) == ([], Told())
+    assert (server.seen, notices.counts) == ([], EventCounts())
 
 
 def _kinds(form: Form) -> Kinds:
@@ -209,7 +209,7 @@ async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection,
     server.fail(_EVENTS, 403, {"kind": "Status", "message": message}, times=9)
 
     assert await _write(api, times, _judged("web", "deny"), _judged("db", "deny")) == (
-        Written(written=2, told=Told(omitted=1, failed=1)),
+        Written(written=2, events=EventCounts(omitted=1, failed=1)),
         [f"could not write Events: the API server refused POST {_EVENTS} at {server.url} (403: {message}); {right}"],
     )
 

@@ -100,10 +100,7 @@ _CASES = [
 
 @pytest.mark.parametrize(("old", "new", "violations"), _CASES)
 def test_what_must_stay(old: Json, new: Json | None, violations: list[Violation]) -> None:
-    """Edits and deletions of the control plane's Namespaces and removed taints are refused, and nothing else is.
-
-    The API server asks about all that the rule would refuse, and about no Node that loses none of the taints.
-    """
+    """The rule refuses to lose what must stay and nothing else, and the API server asks about all that it refuses."""
     condition = compiled(takes_away(namespaces=True, taints=True).expression)
     kind = {"kind": {"kind": old["kind"]}}
     asked = condition.evaluate_exactly(names(new, oldObject=old, request=kind) | {"object": new}).value

@@ -84,10 +84,7 @@ def test_ten_labels_are_named_in_one_short_line() -> None:
 
 
 def test_too_many_labels_are_not_looked_through() -> None:
-    """Where a key looks reserved, more than 2,000 labels at a place are refused unless they were there before.
-
-    So are as many places in a list.
-    """
+    """Where a key looks reserved, over 2,000 new labels at a place, or places in a list, are refused."""
     plain = _object(labels={f"k{number}": "" for number in range(2001)})
     many = _object(labels={**plain["metadata"]["labels"], "coreweave.example.org/x": ""})
 
@@ -105,11 +102,7 @@ def test_too_many_labels_are_not_looked_through() -> None:
 
 
 def test_words() -> None:
-    """An excepted label of Pods passes on a template and its workload; on the latter alone the template is named.
-
-    A label that the cloud set on a Node stays, and elsewhere it may go; and the words about a Namespace's organization
-    say which one may stand there.
-    """
+    """The words name the template where an excepted label belongs, what stays on a Node, and the organization."""
     label = {"qos.coreweave.cloud/interruptable": "true"}
     alone, both = (
         _object("Deployment", label, "apps/v1", template={"metadata": {"labels": own}}) for own in ({}, label)

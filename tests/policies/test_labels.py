@@ -223,10 +223,7 @@ _OTHER_KINDS = ("v1 Binding", "v1 ConfigMap", "v1 Namespace", "v1 Node", "exampl
     ],
 )
 def test_a_place_is_guarded(version: str, kind: str, path: str) -> None:
-    """A reserved label is refused with its path wherever it is new or changed, and passes where it was there.
-
-    It may go from anywhere but the own labels of a Node or a Namespace.
-    """
+    """A reserved label is refused where it is new or changed, and may go but from Nodes' and Namespaces' own labels."""
     none = resource(version, kind)
     bare = resource(version, kind, at(path, {"app": "trainer"}))
     labelled = resource(version, kind, at(path, {"app": "trainer", _KEY: "1"}))
@@ -331,8 +328,7 @@ def test_namespaces_are_asked_for_only_where_they_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "found"),
-    [([_KEY], "a list"), (f"{_KEY}=1", f'"{_KEY}=1"'), (7, "the number 7"), (True, "a boolean")],
+    ("labels", "found"), [([_KEY], "a list"), (f"{_KEY}=1", f'"{_KEY}=1"'), (7, "the number 7"), (True, "a boolean")]
 )
 def test_labels_that_are_no_map(labels: Any, found: str) -> None:
     """Labels of another type are refused as such, at their path, wherever they stand, unless they stood there."""

@@ -173,10 +173,7 @@ def test_conditions_of_pods() -> None:
 
 
 def test_the_same_text_in_every_process() -> None:
-    """The text depends on the input alone, not on the hashes of a process, or replicas would fight over it.
-
-    Every shipped condition is below the 100,000 characters that the API server takes, under its name.
-    """
+    """The text is the same in every process, or replicas would fight over it, and short enough for the API server."""
     program = (
         "from policies.labels import *; from policies.matchconditions import *\n"
         "from policies.objects.workload import *\n"
@@ -242,10 +239,7 @@ _PLACES = ("", "a.b", "a.c-d.e", "a.b.c", "none.b", "list.b", "list[*].b", "list
 
 @pytest.mark.parametrize("path", _PLACES)
 def test_values_at_a_path(path: str) -> None:
-    """The list has what stands at the places of the pattern, in order, and nothing where a step does not fit.
-
-    A predicate is asked about the one value at a path; without one the answer is no, and no error.
-    """
+    """The list has what stands at the places of the pattern, in order; a predicate is asked about the one value."""
     pattern: Pattern = parse(path)
     listed = [value for _, value in locate(_OBJECT, pattern)]
     found = compiled(f"{values('object', pattern)} == dyn(params)").evaluate_exactly(names(_OBJECT, params=listed))

@@ -71,10 +71,7 @@ def _annotated(place: str, annotations: Json, **metadata: Any) -> Json:
 
 @pytest.mark.parametrize(("row", "place"), _PLACES)
 def test_a_mention_is_asked_about(row: Workload, place: str) -> None:
-    """Each annotation is seen on the object, its jobs and its templates, now or before.
-
-    So are a misspelt key, and a label, since the answer to them is a warning.
-    """
+    """Each annotation, a misspelt key and a label are seen on object, jobs and templates, now or before."""
     kind, plain = row.group_kind, _annotated(place, {"example.org/x": "y"})
     for key in ANNOTATIONS:
         mentioned = _annotated(place, {key: "x", "example.org/x": "y"})
@@ -238,15 +235,6 @@ def test_what_is_asked_about_is_what_the_rule_is_for(write: tuple[Workload, Json
     if not asked:
         told = _request(row, new, old)
         assert (_RULE.mutate(told, FACTS), list(_RULE.validate(told, FACTS))) == (NO_MUTATION, [])
-
-
-def test_a_mention_that_went_with_its_template_is_asked_about() -> None:
-    """A template that is no more counts like those that are left: the rule is asked wherever something stood."""
-    jobs: list[Json] = [{"template": {}}, {"template": _annotated("", _PLACED)}]
-
-    for left in (0, 1, 2):
-        new, old = at("spec.replicatedJobs", jobs[:left]), at("spec.replicatedJobs", jobs)
-        assert _asked(("jobset.x-k8s.io", "JobSet"), new, old)
 
 
 def _filled(value: Any, pattern: Pattern, leaf: Json) -> Any:

@@ -88,10 +88,7 @@ def test_the_packs_are_all_there() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=_id)
 def test_a_folder_is_complete(policy: PackPolicy) -> None:
-    """Policies, bindings for each, parameters where they are asked for, a suite, and a README that says it all.
-
-    What an operator can set is in the README, and nothing is left that the compiler refuses.
-    """
+    """Policies, bindings, parameters, a suite, and a README that says it all; the compiler refuses nothing of it."""
     bound = {binding.policy_name for binding in policy.loaded.bindings}
     referred = {binding.param_ref.name for binding in policy.loaded.bindings if binding.param_ref is not None}
     readme = (policy.folder / "README.md").read_text(encoding="utf-8")
@@ -122,10 +119,7 @@ def test_every_validation_says_what_to_do(policy: PackPolicy) -> None:
 
 @pytest.mark.parametrize(("policy", "case"), CASES, ids=_id)
 def test_a_case_is_judged_as_its_suite_says(policy: PackPolicy, case: Case) -> None:
-    """The engine of this project says what the suite expects, which the real API server says too.
-
-    No expression of a policy fails to evaluate, not even behind a failurePolicy that would hide it.
-    """
+    """The engine says what the suite expects, as the real API server does, and no expression fails to evaluate."""
     assert packs.judged(policy, case) == case.expect
     assert [finding for finding in packs.result(policy, case) if finding.kind != "violation"] == []
 

@@ -95,11 +95,13 @@ def test_an_object_may_be_in_a_file_or_in_the_case() -> None:
     assert (case.object, case.old_object) == (POD, inline)
 
 
-def test_a_refusal_has_messages() -> None:
-    """What is expected is kept as it is written."""
-    (case,) = read(_with({"expect": "denied", "messages": ["no"], "warnings": ["hm"], "audit": ["well"]})).cases
+def test_what_is_expected() -> None:
+    """What is expected is kept as it is written; `derived` asks for what the service makes of pod templates."""
+    expected = {"expect": "denied", "messages": ["no"], "warnings": ["hm"], "audit": ["well"]}
+    (case,) = read(_with({**expected, "derived": True})).cases
 
     assert case.expect == Expectation(verdict="denied", messages=("no",), warnings=("hm",), audit=("well",))
+    assert case.derived
 
 
 @pytest.mark.parametrize(
@@ -119,15 +121,6 @@ def test_what_becomes_of_the_object_is_a_patch_on_it(patched: Any, expected: Any
     (case,) = read(_with({"patched": patched})).cases
 
     assert (case.object, case.expect) == (POD, Expectation(verdict="allowed", patched=expected))
-
-
-def test_a_case_is_judged_natively_unless_it_says_otherwise() -> None:
-    """Only `derived: true` asks for what the service makes of pod templates."""
-    assert [read(_with(fields)).cases[0].derived for fields in ({}, {"derived": False}, {"derived": True})] == [
-        False,
-        False,
-        True,
-    ]
 
 
 @pytest.mark.parametrize("row", _WRONG, ids=lambda row: row["problems"][0])

@@ -23,18 +23,8 @@ from policies.topology.topology import BUILT_IN, Catalog, Topology
 _EVERYTHING = (ResourceRule(("*",), ("*",), ("*/*",)),)
 _HOOKS = (Hook("mutate", "all", _EVERYTHING, "Ignore"), Hook("validate", "all", _EVERYTHING, "Fail"))
 _FIELDS = {
-    "why",
-    "before",
-    "old",
-    "written",
-    "refused",
-    "warnings",
-    "nodes",
-    "topologies",
-    "pools",
-    "clustered",
-    "options",
-    "room",
+    *("why", "before", "old", "written", "refused", "warnings"),
+    *("nodes", "topologies", "pools", "clustered", "options", "room"),
 }
 _ROOM = (("cpu", 64_000), ("memory", 2**40), ("nvidia.com/gpu", 8), ("pods", 110))
 

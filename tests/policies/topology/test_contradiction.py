@@ -89,10 +89,7 @@ def test_pools(templates: list[Template], expected: list[Violation]) -> None:
 
 
 def test_what_names_no_pool() -> None:
-    """Only the keys that are configured name pools, and what a topology only excludes says nothing of them.
-
-    A topology is for a pool whose label it asks for; it may ask for more.
-    """
+    """Only configured keys name pools; a topology is for a pool whose label it asks for, not excludes."""
     north = SelectorRequirement(_KEY, "In", ("a",)), SelectorRequirement("example.org/gpu", "Exists")
     south = (SelectorRequirement(_KEY, "NotIn", ("z",)),)
     catalog = Catalog(

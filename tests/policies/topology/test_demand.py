@@ -74,11 +74,7 @@ def test_everything() -> None:
                 SelectorRequirement("", "In", ("n1",)),
             ),
         ),
-        (
-            Toleration("is_gpu", "Exists"),
-            Toleration("", "Exists", "", "NoSchedule"),
-            Toleration("k", "Equal", "v"),
-        ),
+        (Toleration("is_gpu", "Exists"), Toleration("", "Exists", "", "NoSchedule"), Toleration("k", "Equal", "v")),
         priority=7,
         preempts=False,
     )

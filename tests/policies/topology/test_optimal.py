@@ -21,10 +21,7 @@ Path = tuple[str, ...]
 
 
 class Expected(NamedTuple):
-    """What the choice must be. level: -1 for the whole cluster. path: of the domain; empty if none is chosen.
-
-    outcome: whether the gang fits now, if Pods make room, or once nothing else runs.
-    """
+    """What the choice must be: fits, preempts, full or never; -1 is the whole cluster, an empty path no domain."""
 
     outcome: str
     level: int = -1

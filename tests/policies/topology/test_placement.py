@@ -220,10 +220,7 @@ def test_affinity() -> None:
 
 @rows(__file__, "steps")
 def test_steps(topology: str, preferred: str, required: str, expected: list[list[int | str]]) -> None:
-    """A term for each domain below the required level, in all those above it, and its twin for the older names.
-
-    Weights are as n to … 1, rounded down, and the nearest step gets what is left of 100.
-    """
+    """Each domain below the required level has a term and its twin; weights fall, and the nearest has the rest."""
     known = _TOPOLOGIES[topology]
     terms = preferred_terms(known, parse(required, known) if required else None, parse(preferred, known))
 

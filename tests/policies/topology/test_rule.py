@@ -45,13 +45,13 @@ _KINDS = {
     "kubeflow.org/v2beta1 MPIJob": ("spec.mpiReplicaSpecs.Worker.template", "no"),
     **{
         f"kubeflow.org/v1 {kind}Job": (f"spec.{field}ReplicaSpecs.Worker.template", "no")
-        for kind, field in (
-            ("PyTorch", "pytorch"),
-            ("TF", "tf"),
-            ("XGBoost", "xgb"),
-            ("Paddle", "paddle"),
-            ("JAX", "jax"),
-        )
+        for kind, field in {
+            "PyTorch": "pytorch",
+            "TF": "tf",
+            "XGBoost": "xgb",
+            "Paddle": "paddle",
+            "JAX": "jax",
+        }.items()
     },
     **{
         f"trainer.kubeflow.org/v1alpha1 {kind}": ("spec.template.spec.replicatedJobs[0].template.spec.template", "no")
@@ -144,10 +144,7 @@ def test_a_placement_that_changes(kind: str, suspended: bool) -> None:  # noqa: 
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_what_leaves_the_placement_alone(kind: str) -> None:
-    """Whatever else changes, the object stays as it is, though its topology means something else by now.
-
-    So does one whose placement was never applied: a change of its template would start its Pods anew.
-    """
+    """Whatever else changes, the object stays as it is, whether its placement was applied or not."""
     plain = _object(kind, _zone("z"), suspend=True)
     other = TopologyPlacement(
         Catalog([read({"name": "kubernetes", "levels": ["example.org/zone"]}, "a file")]), Options(WORKLOADS)

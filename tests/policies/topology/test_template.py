@@ -8,20 +8,11 @@ from support.builders import WORKLOADS, Json, at, merged, resource
 from support.tables import rows
 
 from policies.objects.fieldpath import lookup
-from policies.topology.template import (
-    Annotation,
-    Annotations,
-    Schedulers,
-    Template,
-    carried,
-    mentions,
-    templates,
-)
+from policies.topology.template import Annotation, Annotations, Schedulers, Template, carried, templates
 
 _TOPOLOGY = "kai.scheduler/topology"
 _REQUIRED, _PREFERRED = f"{_TOPOLOGY}-required-placement", f"{_TOPOLOGY}-preferred-placement"
 _JOB = "spec.jobTemplate"
-_CRON = WORKLOADS["batch", "CronJob"]
 _JOB_AT, _TEMPLATE_AT = ("spec", "jobTemplate"), ("spec", "jobTemplate", "spec", "template")
 
 
@@ -90,21 +81,6 @@ def test_templates_that_are_none() -> None:
     obj = resource("batch.volcano.sh/v1alpha1", "Job", {"spec": {"tasks": tasks}})
 
     assert [template.path for template in _templates(obj)] == ["spec.tasks[5].template"]
-
-
-def test_whether_an_object_is_of_interest() -> None:
-    """Any of the annotations anywhere makes an object one to look at."""
-    others = [
-        *(None, _cron_job({}, {}, {}), _cron_job({}, {}, {"metadata": None})),
-        _cron_job({"metadata": {"annotations": {"kai.scheduler/x": "a"}}}, {}, {}),
-    ]
-    mentioning = [
-        _cron_job(_annotated(topology="a"), {}, {}),
-        _cron_job({}, _annotated(required="a"), {}),
-        _cron_job({}, {}, _annotated(preferred="a")),
-    ]
-
-    assert [obj for obj in (*others, *mentioning) if mentions(_CRON, obj)] == mentioning
 
 
 @rows(__file__, "carries")

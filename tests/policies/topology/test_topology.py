@@ -20,7 +20,6 @@ from policies.topology.topology import (
     label_value,
     level,
     no_level,
-    nvl_domain,
     shortened,
     with_nvl_domain,
 )
@@ -171,10 +170,7 @@ _LEAF = "network.topology.nvidia.com/leaf"
 
 
 def test_values_as_nodes_carry_them() -> None:
-    """Of a value that is too long Topograph writes x and the hash, without leading zeros, under its own keys.
-
-    These are whatever it was told to write, and no others.
-    """
+    """A value too long is x and its hash without leading zeros, under the keys that Topograph writes alone."""
     leaf = {
         "a" * 63: "a" * 63,
         "a" * 64: "xdb007849f35ebbe5",
@@ -229,15 +225,10 @@ _NODES = [with_nvl_domain({CLIQUE: f"{_A}.{number}"}) for number in (2, 1, 1)] +
 _KNOWN = {_A: [f"{_A}.1", f"{_A}.2"], _B: [f"{_B}.1"]}
 
 
-def test_the_domain_of_a_node() -> None:
-    """It is what stands before the dot; a clique of another form is in none."""
+def test_domains_and_cliques_of_nodes() -> None:
+    """A domain is what stands before the dot, a clique of another form has none; each has its cliques in order."""
     assert with_nvl_domain({CLIQUE: f"{_A}.1", "a": "b"}) == {CLIQUE: f"{_A}.1", "a": "b", NVL_DOMAIN: _A}
     assert [with_nvl_domain(labels) for labels in ({}, {CLIQUE: "1"})] == [{}, {CLIQUE: "1"}]
-    assert nvl_domain(f"{_A}.1") == _A
-
-
-def test_the_cliques_of_domains() -> None:
-    """Each domain has its cliques once, in order."""
     assert cliques_of(_NODES) == _KNOWN
 
 

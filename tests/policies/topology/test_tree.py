@@ -9,17 +9,7 @@ import pytest
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.tree import (
-    Branch,
-    Count,
-    Machine,
-    best_topology,
-    count,
-    held,
-    machines,
-    suited,
-    tree,
-)
+from policies.topology.nodes.tree import Branch, Count, Machine, best_topology, count, held, machines, suited, tree
 from policies.topology.topology import BUILT_IN, Topology, level
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")

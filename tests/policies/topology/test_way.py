@@ -16,19 +16,9 @@ from policies.engine import patch
 from policies.engine.facts import Facts, Node, StaticFacts
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.rule import TopologyPlacement
-from policies.topology.template import Options, Permission, Template, Way, read
+from policies.topology.template import Options, Permission, Way, read
 from policies.topology.topology import BUILT_IN, Catalog
-from policies.topology.way import (
-    FlavorsKey,
-    Form,
-    JobKey,
-    Support,
-    SupportKey,
-    constraints,
-    job_of,
-    offer,
-    scheduling,
-)
+from policies.topology.way import FlavorsKey, Form, JobKey, Support, SupportKey, constraints, job_of, offer, scheduling
 from policies.vocabulary import ACCELERATOR, CLIQUE
 
 _TOPOLOGY, _GATE, _GANG = "kai.scheduler/topology", "cks-admission.dev/topology", "cks-admission.dev/gang"
@@ -157,10 +147,7 @@ _OF_TWO = [{"backend.coreweave.cloud/fabric": fabric, "backend.coreweave.cloud/s
     ids=["unknown", "older-names", "of-two-fabrics"],
 )
 def test_the_keys_of_pod_affinity(nodes: list[dict[str, str]], keys: list[str]) -> None:
-    """The key that Nodes carry, and those of ancestors without which the level is not unique.
-
-    Where no Node tells which of two names its label has, that which the author wrote counts.
-    """
+    """The key that Nodes carry, or else the author's, and those of ancestors without which the level is not unique."""
     facts = StaticFacts(TODAY, cluster_nodes=tuple(Node(f"n{n}", labels) for n, labels in enumerate(nodes)))
 
     for asked, strength in ((_asked("superpod"), _MUST), (_asked(None, "superpod"), _SHOULD)):
@@ -222,10 +209,7 @@ _NVLINK = {_TOPOLOGY: "topograph-nvlink"}
             f'Kueue does not know "nvlink": name one of its levels, {CLIQUE}, {ACCELERATOR}',
         ),
         (_asked("superpod", "rack"), 'Kueue takes one level: required "superpod" counts, preferred "rack" does not'),
-        (
-            _asked("rack=12"),
-            'Kueue takes levels only: "rack=12" becomes "rack"; choose the domain by a node selector',
-        ),
+        (_asked("rack=12"), 'Kueue takes levels only: "rack=12" becomes "rack"; choose the domain by a node selector'),
     ],
     ids=["label-that-is-not-there", "union", "both", "domain"],
 )
@@ -250,10 +234,7 @@ def test_what_kueue_will_not_do(asked: dict[str, str], told: str) -> None:
     ],
 )
 def test_what_kueue_manages(metadata: Json, gate: str, is_kueues: bool) -> None:  # noqa: FBT001
-    """A gate, a label or an annotation of Kueue's tells that a Pod is its own.
-
-    A template that says to Kueue where it belongs is told nothing more.
-    """
+    """A gate, label or annotation of Kueue's makes a Pod its own; a template that says its place is left alone."""
     gates = [{"name": gate}] if gate else []
     made = merged(_pod(_asked("rack"), schedulingGates=gates), {"metadata": metadata})
     own = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
@@ -272,14 +253,12 @@ def test_without_a_flavor_the_author_is_told() -> None:
     ]
 
 
-_NAME = "kai.scheduler/topology"
-_LEVEL = f"{_NAME}-required-placement"
-_BACKEND, _IB, _RACK_KEY = "backend.coreweave.cloud", "ib.coreweave.cloud", "node.coreweave.cloud/rack"
+_BACKEND, _IB = "backend.coreweave.cloud", "ib.coreweave.cloud"
 _SUPERPOD = f"{_BACKEND}/superpod"
 
 
 def _node(name: str, **values: str) -> Node:
-    keys = {"rack": _RACK_KEY, "ib": f"{_IB}/superpod", "flavor": f"{_BACKEND}/flavor"}
+    keys = {"rack": _RACK, "ib": f"{_IB}/superpod", "flavor": f"{_BACKEND}/flavor"}
     return Node(name, {keys.get(level, f"{_BACKEND}/{level}"): value for level, value in values.items()})
 
 
@@ -292,33 +271,18 @@ _PLACED_NODES = [
 ]
 
 
-def _batch_job(required: str = "rack", **spec: Any) -> Json:
-    indexed = {"parallelism": 8, "completions": 8, "completionMode": "Indexed"}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train", "annotations": {_NAME: "coreweave", _LEVEL: required}},
-        "spec": {**indexed, "template": {"metadata": {}, "spec": pod_spec()}, **spec},
-    }
-
-
-def _template(obj: Json) -> Template:
+def _offer(obj: Json, nodes: Sequence[Node] = _PLACED_NODES, form: Form = "Job") -> tuple[str, str]:
     case = read(request(obj), Catalog(BUILT_IN), Options(WORKLOADS), FACTS)
     assert case is not None
-    return case.templates[0]
-
-
-def _offer(obj: Json, nodes: Sequence[Node] = _PLACED_NODES, form: Form = "Job") -> tuple[str, str]:
-    group = str(obj["apiVersion"]).rpartition("/")[0]
-    return offer(_template(obj), (group, obj["kind"]), obj, Support(form), nodes)
+    return offer(case.templates[0], (str(obj["apiVersion"]).rpartition("/")[0], obj["kind"]), obj, Support(form), nodes)
 
 
 def test_a_level_with_one_key_and_unique_values_is_a_template() -> None:
     """A required rack, where racks are numbered through, becomes the constraint on the key of racks in both forms."""
-    assert _offer(_batch_job()) == _offer(_batch_job(), form="PodGroup") == (_RACK_KEY, "")
-    assert scheduling(_RACK_KEY) == {
+    assert _offer(_job()) == _offer(_job(), form="PodGroup") == (_RACK, "")
+    assert scheduling(_RACK) == {
         "schedulingPolicy": {"gang": {}},
-        "schedulingConstraints": {"topology": [{"key": _RACK_KEY}]},
+        "schedulingConstraints": {"topology": [{"key": _RACK}]},
     }
 
 
@@ -326,11 +290,11 @@ def test_a_value_in_two_places_is_no_domain() -> None:
     """Superpod 1 of two fabrics would be one domain: no constraint, unless the placement or the template names one."""
     obstacle = ("", "superpod 1 is in several places; name the one around it")
     pinned = merged(
-        _batch_job("superpod"), {"spec": {"template": {"spec": {"nodeSelector": {f"{_BACKEND}/fabric": "f1"}}}}}
+        _job(_asked("superpod")), {"spec": {"template": {"spec": {"nodeSelector": {f"{_BACKEND}/fabric": "f1"}}}}}
     )
 
-    assert _offer(_batch_job("superpod")) == obstacle
-    assert _offer(_batch_job("fabric=f1,superpod")) == _offer(pinned) == (_SUPERPOD, "")
+    assert _offer(_job(_asked("superpod"))) == obstacle
+    assert _offer(_job(_asked("fabric=f1,superpod"))) == _offer(pinned) == (_SUPERPOD, "")
 
 
 def test_nodes_with_an_older_key_only_are_another_domain() -> None:
@@ -339,9 +303,9 @@ def test_nodes_with_an_older_key_only_are_another_domain() -> None:
     one = [_node("e", superpod="1"), Node("f", {_SUPERPOD: "2", f"{_IB}/superpod": "2"})]
 
     obstacle = f"not all Nodes have the same label for superpod: {_SUPERPOD}, {_IB}/superpod"
-    assert _offer(_batch_job("superpod"), [_PLACED_NODES[0], old]) == ("", obstacle)
-    assert _offer(_batch_job("superpod"), [old]) == (f"{_IB}/superpod", "")
-    assert _offer(_batch_job("superpod"), one) == (_SUPERPOD, "")
+    assert _offer(_job(_asked("superpod")), [_PLACED_NODES[0], old]) == ("", obstacle)
+    assert _offer(_job(_asked("superpod")), [old]) == (f"{_IB}/superpod", "")
+    assert _offer(_job(_asked("superpod")), one) == (_SUPERPOD, "")
 
 
 def test_the_requirement_of_a_topology_counts() -> None:
@@ -350,7 +314,7 @@ def test_the_requirement_of_a_topology_counts() -> None:
         _node("a", fabric="f1", superpod="1", flavor="infiniband"),
         _node("b", fabric="f2", superpod="1", flavor="roce"),
     ]
-    job = merged(_batch_job("superpod"), {"metadata": {"annotations": {_NAME: "coreweave-infiniband"}}})
+    job = merged(_job(_asked("superpod")), {"metadata": {"annotations": {_TOPOLOGY: "coreweave-infiniband"}}})
 
     assert _offer(job, nodes) == (_SUPERPOD, "")
 
@@ -358,7 +322,7 @@ def test_the_requirement_of_a_topology_counts() -> None:
 @rows(__file__, "obstacles")
 def test_jobs_that_kubernetes_places_otherwise(change: Json, form: Form, obstacle: str) -> None:
     """A Job of which Kubernetes makes no gang, or not with this constraint, gets none, with the reason."""
-    made = _offer(merged(_batch_job(), change), form=form)
+    made = _offer(merged(_job(), change), form=form)
 
     assert made[1].startswith(obstacle)
     assert bool(made[0]) is not bool(obstacle)
@@ -370,7 +334,7 @@ def test_the_job_of_a_pod_group() -> None:
     group: Json = {"metadata": {"ownerReferences": [reference]}, "spec": {}}
 
     assert job_of(group, "team") == JobKey("team", "train", "u")
-    assert job_of(merged(group, {"spec": {"schedulingConstraints": constraints(_RACK_KEY)}}), "team") is None
+    assert job_of(merged(group, {"spec": {"schedulingConstraints": constraints(_RACK)}}), "team") is None
     assert (
         job_of({"metadata": {"ownerReferences": [{**reference, "apiVersion": "batch.volcano.sh/v1"}]}}, "team") is None
     )
@@ -389,9 +353,9 @@ def test_a_constraint_means_the_domain_of_the_placement(places: Any, level: str,
     ]
     depth = 1 if level == "fabric" else 2
     domains, values = {place[:depth] for place in places}, {place[depth - 1] for place in places}
-    made = _offer(_batch_job(level), nodes)
+    made = _offer(_job(_asked(level)), nodes)
     random.shuffle(nodes)
 
     assert bool(made[0]) is (len(domains) == len(values))
-    assert _offer(_batch_job(level), nodes)[0] == made[0]
+    assert _offer(_job(_asked(level)), nodes)[0] == made[0]
     assert constraints(made[0]) == {"topology": [{"key": made[0]}]}

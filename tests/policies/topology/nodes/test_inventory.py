@@ -36,11 +36,7 @@ def _node(name: str, labels: Mapping[str, str] | None = None, *taints: Json, **m
 def _pod(name: str, node: str, gpus: int = 1, priority: int | None = None, phase: str = "Running") -> PodManifest:
     whole = {
         "metadata": {"name": name, "namespace": "team"},
-        "spec": {
-            "nodeName": node,
-            "priority": priority,
-            "containers": [{"resources": {"requests": {GPU: gpus}}}],
-        },
+        "spec": {"nodeName": node, "priority": priority, "containers": [{"resources": {"requests": {GPU: gpus}}}]},
         "status": {"phase": phase},
     }
     return msgspec.convert(whole, PodManifest)
@@ -211,12 +207,7 @@ def _pods(draw: st.DrawFn) -> PodManifest:
 
 
 _STEPS = st.lists(
-    st.one_of(
-        _nodes(),
-        _pods(),
-        st.sampled_from([*_NAMES, *((("team", name)) for name in "pqrs"), "?"]),
-    ),
-    max_size=30,
+    st.one_of(_nodes(), _pods(), st.sampled_from([*_NAMES, *((("team", name)) for name in "pqrs"), "?"])), max_size=30
 )
 _MEMBERS = (
     _member(),

@@ -70,10 +70,7 @@ def test_only_our_gate_goes() -> None:
 
 
 def test_terms_stay_as_many() -> None:
-    """Each is narrowed for itself, by the key that the packed Node carries; one that matches nothing is left so.
-
-    What is there is not written twice.
-    """
+    """Each term is narrowed once by the key that the packed Node carries; one that matches nothing is left so."""
     field = _is_in("metadata.name", "n1")
     for key in (_BACKEND, _IB):
         own = _is_in(key, "2")
@@ -99,11 +96,7 @@ def test_preferences() -> None:
 
     assert _node(opened) == (
         [[_is_in(_BACKEND, "2")]],
-        [
-            [_is_in("x", "y")],
-            [_is_in(_BACKEND, "2"), _is_in("node.coreweave.cloud/rack", "7")],
-            [_is_in(HOST, "n1")],
-        ],
+        [[_is_in("x", "y")], [_is_in(_BACKEND, "2"), _is_in("node.coreweave.cloud/rack", "7")], [_is_in(HOST, "n1")]],
     )
     assert (packed(opened), is_fixed(opened)) == ("n1", False)
 

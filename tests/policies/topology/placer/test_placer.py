@@ -313,12 +313,14 @@ def test_levels_inside_each_other() -> None:
     assert len(set(racks_of(world, "narrow"))) == 1
 
 
-def leader_worker_set(
-    world: World, policy: str, placement: Mapping[str, str] = required("rack"), size: int = 4
-) -> Json:
+def leader_worker_set(world: World, placement: Mapping[str, str] = required("rack"), size: int = 4) -> Json:
     """A LeaderWorkerSet of groups of some Pods; returns the template of its Pods."""
     template = world.template(placement)
-    spec = {"replicas": 2, "startupPolicy": policy, "leaderWorkerTemplate": {"size": size, "workerTemplate": template}}
+    spec = {
+        "replicas": 2,
+        "startupPolicy": "LeaderReady",
+        "leaderWorkerTemplate": {"size": size, "workerTemplate": template},
+    }
     world.root("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "serve", spec)
     return template
 
@@ -339,7 +341,7 @@ def test_stages_keep_room_for_those_to_come() -> None:
     world = cluster("f/1/1", "f/1/2", nodes=4)
     world.job("other", 1, required("rack"))
     world.look()
-    template = leader_worker_set(world, "LeaderReady")
+    template = leader_worker_set(world)
     group_pod(world, template, 0)
     world.look()
     assert world.pods["serve-0"]["spec"]["nodeName"].startswith("f-1-2")
@@ -358,21 +360,10 @@ def test_stages_keep_room_for_those_to_come() -> None:
     assert {world.pods[f"serve-0-{index}"]["spec"]["nodeName"][:5] for index in (1, 2, 3)} == {"f-1-2"}
 
 
-def test_all_of_a_group_at_once() -> None:
-    """Without a startup policy a group is opened when leader and workers exist."""
-    world = cluster("f/1/1")
-    template = leader_worker_set(world, "LeaderCreated")
-    group_pod(world, template, 0)
-    assert reasons(world) == {"serve": "1 of 4 Pods exist."}
-    for index in (1, 2, 3):
-        group_pod(world, template, index)
-    assert len(world.look().openings) == 4
-
-
 def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
     """Workers that only prefer their leader's rack have to be on their Nodes while room is kept in another rack."""
     world = cluster("f/1/1", "f/1/2", nodes=3)
-    template = leader_worker_set(world, "LeaderReady", required("superpod", preferred="rack"), size=3)
+    template = leader_worker_set(world, required("superpod", preferred="rack"), size=3)
     for group in (0, 1):
         group_pod(world, template, 0, group)
         world.look()
@@ -513,20 +504,8 @@ def test_one_pod_a_node() -> None:
     }
 
 
-def test_nodes_in_repair_are_no_room() -> None:
-    """A Node in triage counts neither now nor as room that comes back."""
-    world = cluster("f/1/1", nodes=1)
-    labels = {f"{BACKEND}fabric": "f", f"{BACKEND}superpod": "1", RACK: "1", "node.coreweave.cloud/state": "triage"}
-    world.node("sick", labels)
-    world.job("train", 2, required("rack"))
-    assert reasons(world)["train"].startswith("No rack can hold 2 Pods with 16 GPUs, even if nothing else ran")
-
-
 def test_named_domains() -> None:
-    """A named domain is the one that a gang gets, even if others have more room.
-
-    It gets the domain that it names as preferred while it fits there, then one near that, then any other.
-    """
+    """A gang gets the domain that it names, and of those the preferred one, one near it, or any other."""
     world = cluster("f/1/1", nodes=3)
     world.racks("f/1/2", nodes=4)
     world.racks("f/2/3", nodes=2)

@@ -63,6 +63,12 @@ def further(world: World, annotations: Mapping[str, str], gpus: int = 8, **spec:
     world.pod("train-2", ("batch/v1", "Job", "train"), world.template(annotations, gpus), labels, **spec)
 
 
+def start(world: World, name: str, pods: int, annotations: Mapping[str, str], **more: Any) -> None:
+    """Let the placer look at a Job that came."""
+    world.job(name, pods, annotations, **more)
+    world.look()
+
+
 def test_a_gang_starts_whole_in_the_tightest_domain() -> None:
     """All Pods are opened at once, into the rack with the least room that holds them."""
     world = cluster("f/1/1", "f/1/2")
@@ -114,10 +120,8 @@ def test_what_is_written_into_a_pod() -> None:
 def test_a_gang_that_does_not_fit_holds_nothing() -> None:
     """It waits with the reason, others pass it, and it starts in whichever domain gets free first."""
     world = cluster("f/1/1", "f/1/2")
-    world.job("a", 3, required("rack"))
-    world.look()
-    world.job("b", 3, required("rack"))
-    world.look()
+    start(world, "a", 3, required("rack"))
+    start(world, "b", 3, required("rack"))
     world.job("large", 4, required("rack"))
     world.now += 1
     world.job("small", 1, required("rack"))
@@ -148,8 +152,7 @@ def test_incomplete_gangs_wait() -> None:
 def test_ranks_share_racks() -> None:
     """Neighbours in rank are in the same sub-domain: of 16 Pods over two racks 0 to 7 share one, the rest the other."""
     world = cluster("f/1/2", "f/1/10", "f/1/3", nodes=8)
-    world.job("other", 1, required("rack", preferred="hostname"))
-    world.look()
+    start(world, "other", 1, required("rack", preferred="hostname"))
     world.job("train", 16, required("superpod"))
     look = world.look()
     assert racks_of(world, "train") == ["3"] * 8 + ["10"] * 8
@@ -176,8 +179,7 @@ def test_further_pods_go_near_the_others() -> None:
     """One that is preferred in the rack of the others goes there, though another rack would have less to spare."""
     world = cluster("f1/1/b", nodes=4)
     world.racks("f1/1/c", nodes=1)
-    world.job("train", 2, required("superpod", preferred="rack"))
-    world.look()
+    start(world, "train", 2, required("superpod", preferred="rack"))
     further(world, required("superpod", preferred="rack"))
     world.look()
 
@@ -190,8 +192,7 @@ def test_further_pods_have_a_node_to_themselves_where_each_needs_one() -> None:
     term = {"labelSelector": {"matchExpressions": [index]}, "topologyKey": HOST}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     world = cluster("f1/1/b", nodes=2)
-    world.job("train", 2, required("rack"), gpus=1, affinity=apart)
-    world.look()
+    start(world, "train", 2, required("rack"), gpus=1, affinity=apart)
     further(world, required("rack"), 1, affinity=apart)
 
     assert world.look().openings == ()
@@ -200,10 +201,8 @@ def test_further_pods_have_a_node_to_themselves_where_each_needs_one() -> None:
 def test_further_pods_follow_their_gang() -> None:
     """A Pod that replaces another one goes to the domain of those that run, or waits for room there."""
     world = cluster("f/1/1", "f/1/2", nodes=3)
-    world.job("train", 3, required("rack"))
-    world.look()
-    world.job("other", 1, required("rack"))
-    world.look()
+    start(world, "train", 3, required("rack"))
+    start(world, "other", 1, required("rack"))
     world.delete("train-2")
     template = world.roots["Job", "train"]["spec"]["template"]
     world.node("f-1-1-2", world.nodes["f-1-1-2"]["metadata"]["labels"], gpus=4)
@@ -232,10 +231,8 @@ def test_a_large_gang_gets_its_turn() -> None:
     world = World(patience=100)
     world.racks("f/1/1", "f/1/2")
     for name in "abcdefgh":
-        world.job(name, 1, required("rack", preferred="hostname"))
-    world.look()
-    world.job("large", 4, required("rack"))
-    world.look()
+        start(world, name, 1, required("rack", preferred="hostname"))
+    start(world, "large", 4, required("rack"))
     world.now += 101
     for old, new in zip("abcdefgh", "ijklmnop", strict=True):
         world.finish(f"{old}-0")
@@ -251,8 +248,7 @@ def test_a_large_gang_gets_its_turn() -> None:
 def test_priority_comes_before_age() -> None:
     """Of two gangs that wait the one of higher priority starts first; Pods of lower priority make room for it."""
     world = cluster("f/1/1")
-    world.job("low", 4, required("rack"), priorityClassName="low", priority=-100)
-    world.look()
+    start(world, "low", 4, required("rack"), priorityClassName="low", priority=-100)
     world.job("middle", 4, required("rack"), priority=-100)
     world.now += 1
     world.job("high", 4, required("rack"), priorityClassName="high", priority=100)
@@ -264,8 +260,7 @@ def test_priority_comes_before_age() -> None:
 def test_preferred_alone_never_waits() -> None:
     """It goes to the nearest level that has room, and is opened without a domain where none has."""
     world = cluster("f/1/1", "f/1/2", "f/2/1", nodes=2)
-    world.job("near", 3, required("", preferred="rack"))
-    world.look()
+    start(world, "near", 3, required("", preferred="rack"))
     assert {node[:3] for node in world.nodes_of("near")} == {"f-1"}
     assert world.needs("near-0") == []
     world.job("apart", 4, required("", preferred="rack"))
@@ -316,11 +311,8 @@ def test_levels_inside_each_other() -> None:
 def leader_worker_set(world: World, placement: Mapping[str, str] = required("rack"), size: int = 4) -> Json:
     """A LeaderWorkerSet of groups of some Pods; returns the template of its Pods."""
     template = world.template(placement)
-    spec = {
-        "replicas": 2,
-        "startupPolicy": "LeaderReady",
-        "leaderWorkerTemplate": {"size": size, "workerTemplate": template},
-    }
+    group = {"size": size, "workerTemplate": template}
+    spec = {"replicas": 2, "startupPolicy": "LeaderReady", "leaderWorkerTemplate": group}
     world.root("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "serve", spec)
     return template
 
@@ -339,8 +331,7 @@ def group_pod(world: World, template: Json, index: int, group: int = 0) -> None:
 def test_stages_keep_room_for_those_to_come() -> None:
     """A leader starts where its workers have room, which is kept until ten minutes after it is Ready."""
     world = cluster("f/1/1", "f/1/2", nodes=4)
-    world.job("other", 1, required("rack"))
-    world.look()
+    start(world, "other", 1, required("rack"))
     template = leader_worker_set(world)
     group_pod(world, template, 0)
     world.look()
@@ -376,8 +367,7 @@ def test_workers_of_one_group_leave_the_room_that_another_ones_need() -> None:
 def test_an_ordered_stateful_set_opens_one_by_one() -> None:
     """The first Pod goes where all replicas have room; the next ones are opened as they come."""
     world = cluster("f/1/1", "f/1/2", nodes=3)
-    world.job("other", 1, required("rack"))
-    world.look()
+    start(world, "other", 1, required("rack"))
     template = world.template(required("rack"))
     world.root("apps/v1", "StatefulSet", "db", {"replicas": 3, "template": template})
     for index in range(3):
@@ -393,8 +383,7 @@ def test_a_roll_out_moves_to_a_domain_with_room_for_all() -> None:
     world.root("apps/v1", "Deployment", "web", {"replicas": 4, "template": template})
     replica_set(world, 1, 4, template, *(f"old-{index}" for index in range(4)))
     world.look()
-    world.job("other", 3, required("rack"))
-    world.look()
+    start(world, "other", 3, required("rack"))
     assert (racks_of(world, "old"), racks_of(world, "other")) == (["1"] * 4, ["2"] * 3)
     # One place is free in rack 2, but all four replicas will only fit into rack 1.
     replica_set(world, 2, 1, template, "new-0")
@@ -467,8 +456,7 @@ def test_pools_keep_gangs_apart() -> None:
     world = World([Topology("h100", (level(RACK), level(HOST)), pool=pool)])
     world.node("a", {RACK: "1", "gpu": "a100"})
     world.node("b", {RACK: "2", "gpu": "h100"})
-    world.job("train", 1, required("rack", "h100"))
-    world.look()
+    start(world, "train", 1, required("rack", "h100"))
     assert world.nodes_of("train") == ["b"]
     assert world.needs("train-0") == [{RACK: ["2"], "gpu": ["h100"]}]
 
@@ -484,8 +472,7 @@ def test_nvlink_spans_leaves() -> None:
             "nvidia.com/gpu.clique": "12345678-1234-1234-1234-123456789012.7",
         }
         world.node(f"n{number}", labels, gpus=4)
-    world.job("train", 4, required("gpu.clique", "topograph-nvlink"), gpus=4)
-    world.look()
+    start(world, "train", 4, required("gpu.clique", "topograph-nvlink"), gpus=4)
     assert sorted(world.nodes_of("train")) == ["n0", "n1", "n2", "n3"]
     assert world.needs("train-0") == [{"nvidia.com/gpu.clique": ["12345678-1234-1234-1234-123456789012.7"]}]
 
@@ -510,12 +497,10 @@ def test_named_domains() -> None:
     world.racks("f/1/2", nodes=4)
     world.racks("f/2/3", nodes=2)
     world.racks("g/2/1")
-    world.job("named", 2, required("fabric=g,superpod=2"))
-    world.look()
+    start(world, "named", 2, required("fabric=g,superpod=2"))
     assert {node[0] for node in world.nodes_of("named")} == {"g"}
     for name in "abcd":
-        world.job(name, 2, required("fabric=f", preferred="superpod=1,rack=2"))
-        world.look()
+        start(world, name, 2, required("fabric=f", preferred="superpod=1,rack=2"))
     assert [racks_of(world, name) for name in "abcd"] == [["2"] * 2, ["2"] * 2, ["1"] * 2, ["3"] * 2]
 
 

@@ -1,15 +1,32 @@
-"""Nodes as machines with accelerators, and machines as a tree of domains."""
+"""Nodes as machines with accelerators, machines as a tree of domains and as data, and flaws of the network."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
+from support.tables import rows
 
 from policies.engine.facts import Node, Taint
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.topology.nodes.manifest import NodeManifest, PodManifest
-from policies.topology.nodes.tree import Branch, Count, Machine, best_topology, count, held, machines, suited, tree
+from policies.topology.nodes.tree import (
+    MEANINGS,
+    Branch,
+    Count,
+    Flaw,
+    Machine,
+    best_topology,
+    count,
+    data,
+    flaws,
+    held,
+    machines,
+    suited,
+    tree,
+)
 from policies.topology.topology import BUILT_IN, Topology, level
 
 _GLOBS = ("nvidia.com/gpu", "nvidia.com/mig-*", "sunk.coreweave.com/accelerator")
@@ -199,3 +216,142 @@ def _requires(key: str, *values: str) -> LabelSelector:
 def test_which_nodes_a_topology_is_for(topology: Topology, labels: dict[str, str], *, expected: bool) -> None:
     """A Node is in the pool and has what the topology requires, under the newer or the older names."""
     assert bool(suited(topology, [Machine(Node("n", labels))])) is expected
+
+
+_HALLS = Topology("halls", (level("example.org/site"), level("example.org/hall"), level("kubernetes.io/hostname")))
+
+
+def _in_hall(name: str, gpus: int, *, cordoned: bool = False, **labels: str) -> Machine:
+    own = {f"example.org/{key}": value for key, value in labels.items()}
+    return Machine(Node(name, {"kubernetes.io/hostname": name, **own}), gpus, cordoned=cordoned)
+
+
+_OF_HALLS = (
+    _in_hall("a", 8, site="s", hall="1"),
+    _in_hall("b", 8, site="s", hall="1", cordoned=True),
+    _in_hall("c", 8, site="t", hall="1"),
+    _in_hall("d", 4, site="t", hall="10"),
+    _in_hall("e", 4, site="t", hall="2"),
+    _in_hall("f", 0, site="t"),
+)
+
+
+def test_numbers_and_domains() -> None:
+    """A topology has sums, each level the most that one domain has, and a line for each domain with those around it."""
+    assert data(_OF_HALLS, [_HALLS]) == {
+        "halls.levels": "site hall hostname",
+        "halls.nodes": "6",
+        "halls.gpus": "32",
+        "halls.usable": "24",
+        "halls.site": "site=s nodes=2 gpus=16 usable=8\nsite=t nodes=4 gpus=16 usable=16",
+        "halls.site.domains": "2",
+        "halls.site.nodes": "4",
+        "halls.site.gpus": "16",
+        "halls.site.usable": "16",
+        "halls.hall": "site=s,hall=1 nodes=2 gpus=16 usable=8\n"
+        "site=t,hall=1 nodes=1 gpus=8 usable=8\n"
+        "site=t,hall=2 nodes=1 gpus=4 usable=4\n"
+        "site=t,hall=10 nodes=1 gpus=4 usable=4",
+        "halls.hall.domains": "4",
+        "halls.hall.nodes": "2",
+        "halls.hall.gpus": "16",
+        "halls.hall.usable": "8",
+        "halls.hostname.domains": "6",
+        "halls.hostname.nodes": "1",
+        "halls.hostname.gpus": "8",
+        "halls.hostname.usable": "8",
+    }
+
+
+def test_a_list_without_room_is_cut_with_a_word() -> None:
+    """The numbers stay, the shorter lists come first, and what is left out says so."""
+    whole = data(_OF_HALLS, [_HALLS])
+    room = sum(len(key) + len(text) for key, text in whole.items()) - 1
+
+    cut = data(_OF_HALLS, [_HALLS], room)
+
+    word = "4 domains take more room than a ConfigMap has: the numbers are true, the list is left out"
+    assert cut.keys() ^ whole.keys() == {"halls.hall", "halls.hall.cut"}
+    assert cut["halls.hall.cut"] == word
+
+
+def test_topologies_that_no_node_has_are_left_out() -> None:
+    """Zones alone do not make a cluster Amazon's; keys are those that a ConfigMap may have."""
+    zone = Machine(Node("n", {"topology.kubernetes.io/zone": "z", "kubernetes.io/hostname": "n"}), 8)
+    odd = Topology("my halls", (level("example.org/site"), level("example.com/site")))
+    placed = Machine(Node("m", {"example.org/site": "s", "example.com/site": "t"}), 1)
+
+    assert {key.partition(".")[0] for key in data([zone], BUILT_IN)} == {"kubernetes"}
+    assert {key for key in data([placed], [odd]) if key.endswith(".domains")} == {
+        "my_halls.example.org_site.domains",
+        "my_halls.example.com_site.domains",
+    }
+
+
+def test_ten_thousand_nodes_fit() -> None:
+    """A large cluster's numbers and lists are within what a ConfigMap holds, for each topology that it has."""
+    nodes = (
+        {"fabric": f"us-east-04a-{number // 5000}", "superpod": number // 500, "leafgroup": number // 50}
+        for number in range(10_000)
+    )
+    machines = [
+        Machine(
+            Node(
+                f"g{number}",
+                {f"backend.coreweave.cloud/{key}": str(value) for key, value in place.items()}
+                | {"node.coreweave.cloud/rack": str(number // 5), "backend.coreweave.cloud/flavor": "infiniband"},
+            ),
+            8,
+        )
+        for number, place in enumerate(nodes)
+    ]
+
+    found = data(machines, BUILT_IN)
+
+    assert sum(len(key) + len(text) for key, text in found.items()) < 900_000
+    assert [key for key in found if key.endswith(".cut")] == []
+    assert (found["coreweave.rack.domains"], found["coreweave.superpod.gpus"]) == ("2000", "4000")
+
+
+_PLACE = {"fabric": "f1", "superpod": "1", "leafgroup": "1", "flavor": "infiniband"}
+
+
+def _wired(name: str, backend: Mapping[str, str | None] | None = None, ib: Mapping[str, str] | None = None) -> Node:
+    """A Node that is well, but for some labels."""
+    named = {f"backend.coreweave.cloud/{key}": value for key, value in {**_PLACE, **(backend or {})}.items() if value}
+    older = {f"ib.coreweave.cloud/{key}": value for key, value in (ib or {}).items()}
+    return Node(name, {"kubernetes.io/hostname": name, **named, **older})
+
+
+_WELL = _wired("well")
+
+
+@rows(__file__, "flaws")
+def test_the_flaws_of_a_node(
+    backend: Mapping[str, str | None] | None, ib: Mapping[str, str] | None, flaw: list[str] | None
+) -> None:
+    """Beside a Node that is well, each flaw is named with what was found and what there should be."""
+    expected = [] if flaw is None else [Flaw(flaw[0], flaw[1])]  # type: ignore[arg-type] # one of the kinds
+
+    assert list(flaws((_WELL, _wired("n", backend, ib))).get("n", ())) == expected
+
+
+def test_a_leafgroup_that_is_split_by_its_name() -> None:
+    """A name stands for one leafgroup, however often its number is used."""
+    there = _wired("a", {"leafgroup-name": "lg-1"}), _wired("b", {"leafgroup-name": "lg-1", "superpod": "2"})
+
+    split = (Flaw("split", "leafgroup 1 of fabric f1 is in superpods 1 and 2"),)
+    assert flaws(there) == {"a": split, "b": split}
+
+
+def test_only_nodes_with_flaws_are_there() -> None:
+    """Both Nodes of a split leafgroup are named, and no others; every kind has a meaning."""
+    well = (_WELL, _wired("third", {"leafgroup": "3", "superpod": "2"}))
+    found = flaws((*well, _wired("a", {"leafgroup": "2"}), _wired("b", {"leafgroup": "2", "superpod": "2"})))
+
+    fast = _wired("c", {"speed.current": "400", "speed.expected": "400"})
+    half = {"d": (Flaw("incomplete", "no speed.current"),)}
+    assert flaws((fast, _wired("d", {"speed.expected": "400"}))) == half
+    split = (Flaw("split", "leafgroup 2 of fabric f1 is in superpods 1 and 2"),)
+    assert found == {"a": split, "b": split}
+    assert list(MEANINGS) == ["slow", "miswired", "split", "incomplete", "mixed"]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from support.builders import merged, node_affinity
 from support.policies import packs
-from support.templates import written
+from support.templates import filled, written
 
 from policies.admissionpolicy.derivation import UNDERIVED, is_derived
 from policies.admissionpolicy.evaluation.compilation import part_of
 from policies.admissionpolicy.evaluation.validator import Group
 from policies.cel.cost import EXPRESSION_LIMIT, MATCH_CONDITIONS_LIMIT, POLICY_LIMIT
 from policies.cel.generation import fusion
-from policies.objects.fieldpath import Wildcard, locate, render
+from policies.objects.fieldpath import locate, render
 from policies.objects.workload import BUILT_IN
 from policies.suite import Case, Expectation
 
@@ -46,25 +46,19 @@ EXPECTED = {
 _REMEDY = re.compile(r"(?:^|\. )(?:Remove|Write|Set|Use|Name|Lower|Raise|Make sure)\b")
 _OF_WORKLOADS = {
     "interruptable-database": [
-        "pods",
-        "replicationcontrollers",
-        "deployments",
-        "replicasets",
-        "statefulsets",
-        "rollouts",
+        *("pods", "replicationcontrollers", "deployments", "replicasets", "statefulsets", "rollouts"),
     ],
     "interruptable-training-indexed": ["jobs", "cronjobs"],
 }
 """What a Pod does not show: how many there are, and claims; and whether a Job is Indexed."""
 _WORKLOADS = [row for row in BUILT_IN if row.templates and row.group_kind not in UNDERIVED - {("", "Pod")}]
 _TYPE = {"key": "node.kubernetes.io/type", "operator": "In", "values": ["A40.1"]}
-_TERMS = {"nodeSelectorTerms": [{"matchExpressions": [_TYPE]}]}
 _POD: Json = {
     "metadata": {"labels": {"qos.coreweave.cloud/interruptable": "true"}},
     "spec": {
         "terminationGracePeriodSeconds": 30,
         "nodeSelector": {"node.kubernetes.io/type": "A40.1"},
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _TERMS}},
+        "affinity": node_affinity({"matchExpressions": [_TYPE]}),
         "tolerations": [
             {"operator": "Exists"},
             {"key": "node.coreweave.cloud/reserved", "operator": "Equal", "value": "5f3a"},
@@ -202,27 +196,8 @@ def _example(row: Workload, template: Json) -> Json:
     """An object of a kind with a template in all places where there is one; two where there may be many."""
     obj: Json = {"apiVersion": f"{row.group}/v1".lstrip("/"), "kind": row.kind, "metadata": {"name": "example"}}
     for pattern in row.templates:
-        if not pattern:
-            obj |= {**copy.deepcopy(template), "metadata": {"name": "example", **template["metadata"]}}
-        else:
-            _fill(obj, pattern, written(row, template))
+        obj = filled(obj, pattern, written(row, template), 2) if pattern else merged(obj, template)
     return obj
-
-
-def _fill(value: Any, pattern: Any, template: Json) -> None:
-    step, rest = pattern[0], pattern[1:]
-    if step is Wildcard.ITEMS:
-        while len(value) < 2:
-            value.append({})
-        for each in value:
-            _fill(each, rest, template) if rest else each.update(copy.deepcopy(template))
-    elif step is Wildcard.VALUES:
-        for key in ("Master", "Worker"):
-            _fill(value.setdefault(key, {}), rest, template)
-    elif not rest:
-        value[step] = copy.deepcopy(template)
-    else:
-        _fill(value.setdefault(step, [] if rest[0] is Wildcard.ITEMS else {}), rest, template)
 
 
 def _case(obj: Json) -> Case:

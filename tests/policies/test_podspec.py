@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from support.builders import TODAY, pod, pod_spec
+from support.builders import TODAY, node_affinity, pod, pod_spec
 from support.tables import rows
 
 from policies.engine.facts import Node, StaticFacts
@@ -105,10 +105,8 @@ _NODE = Node("n1", {"zone": "a", "rack": "12", "gpu": "", "word": "x"})
 _UNNAMED = Node("", _NODE.labels)
 
 
-def _affinity(terms: Any) -> dict[str, Any]:
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    }
+def _allows(*terms: Any, **spec: Any) -> bool:
+    return node_demand({"affinity": node_affinity(*terms), **spec}).allows(_NODE)
 
 
 def _zone(value: str) -> dict[str, Any]:
@@ -118,8 +116,8 @@ def _zone(value: str) -> dict[str, Any]:
 @rows(__file__, "terms")
 def test_a_term(term: Any, by_the_node: bool, by_some_labels: bool) -> None:  # noqa: FBT001
     """Each operator decides as Kubernetes does; where only some labels are known, requirements on others hold."""
-    assert node_demand(_affinity([term])).allows(_NODE) is by_the_node
-    assert node_demand(_affinity([term])).allows(_UNNAMED, labels_complete=False) is by_some_labels
+    assert _allows(term) is by_the_node
+    assert node_demand({"affinity": node_affinity(term)}).allows(_UNNAMED, labels_complete=False) is by_some_labels
 
 
 @rows(__file__, "selectors")
@@ -132,13 +130,11 @@ def test_node_selectors(selector: Any, by_the_node: bool, by_some_labels: bool) 
 def test_terms() -> None:
     """Terms are alternatives, and no terms at all match nothing; a node selector makes up for none of them."""
     yes: list[Any] = [[_zone("b"), _zone("a")], [{}, _zone("a")]]
-    no: list[Any] = [[_zone("b"), _zone("c")], [], None, "zone"]
+    no: list[Any] = [[_zone("b"), _zone("c")], []]
 
-    assert [terms for terms in (*yes, *no) if node_demand(_affinity(terms)).allows(_NODE)] == yes
-    assert [
-        node_demand({"nodeSelector": {"rack": rack}, **_affinity([_zone(zone)])}).allows(_NODE)
-        for rack, zone in (("12", "a"), ("13", "a"), ("12", "b"))
-    ] == [True, False, False]
+    assert [terms for terms in (*yes, *no) if _allows(*terms)] == yes
+    both = (("12", "a"), ("13", "a"), ("12", "b"))
+    assert [_allows(_zone(zone), nodeSelector={"rack": rack}) for rack, zone in both] == [True, False, False]
 
 
 def test_nothing_required_allows_every_node() -> None:
@@ -155,6 +151,9 @@ def test_nothing_required_allows_every_node() -> None:
 
 def test_malformed_requirements_match_nothing() -> None:
     """A requirement that the API server would refuse is met by no Node, and never an exception."""
+    for terms in (None, "zone"):
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        assert not node_demand({"affinity": {"nodeAffinity": required}}).allows(_NODE)
     requirements: list[Any] = [
         *("zone", None, {}, {"key": ["zone"], "operator": "In", "values": ["a"]}),
         *({"key": "zone", "operator": "In", "values": values} for values in (1, "abc", {"a": 1})),
@@ -162,7 +161,7 @@ def test_malformed_requirements_match_nothing() -> None:
     ]
     lists: list[Any] = [1, {"key": "zone"}, *([requirement] for requirement in requirements)]
 
-    assert [odd for odd in lists if node_demand(_affinity([{"matchExpressions": odd}])).allows(_NODE)] == []
+    assert [odd for odd in lists if _allows({"matchExpressions": odd})] == []
 
 
 def test_thousandths() -> None:

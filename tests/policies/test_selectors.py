@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.builders import TODAY, Json, at, deployment, merged, pod, request, resource
+from support.builders import TODAY, Json, at, deployment, merged, node_affinity, pod, request, resource
 
 from policies import nodepool
 from policies.engine.facts import Node, StaticFacts
@@ -50,8 +50,7 @@ def test_terms_that_the_service_wrote() -> None:
     terms = [
         {"matchExpressions": [{"key": key, "operator": "In", "values": ["9"]}, *_ROCE]} for key in (_SUPERPOD, _IB)
     ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    written = pod(affinity={"nodeAffinity": required})
+    written = pod(affinity=node_affinity(*terms))
 
     assert len(_said(written)) == 1
     assert _said(merged(written, {"metadata": {"labels": {"cks-admission.dev/gang": "1"}}})) == []
@@ -95,9 +94,8 @@ def test_many_nodes() -> None:
     """Beyond a limit Nodes are not compared with all that is required together."""
     nodes = tuple(Node(f"n{number}", {_SUPERPOD: str(number), "a": str(number)}) for number in range(1000))
     values = [str(number) for number in range(300)]
-    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]} for key in (_SUPERPOD,)]
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    obj = pod(nodeSelector={"a": "999"}, affinity=affinity)
+    term = {"matchExpressions": [{"key": _SUPERPOD, "operator": "In", "values": values}]}
+    obj = pod(nodeSelector={"a": "999"}, affinity=node_affinity(term))
     facts = StaticFacts(TODAY, cluster_nodes=nodes)
 
     assert _said(obj, facts=facts) == []

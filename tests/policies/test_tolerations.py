@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.builders import FACTS, TODAY, Json, daemon_set, merged, owner, pod, request
+from support.builders import FACTS, TODAY, Json, daemon_set, merged, node_affinity, owner, pod, request
 
 from policies.engine import patch
 from policies.engine.facts import Node, StaticFacts, Taint
@@ -138,7 +138,7 @@ _LEFT_ALONE: list[Json | None] = [
 
 
 def test_daemon_sets() -> None:
-    """Templates of DaemonSets are treated as Pods are; those that a controller owns are left to it."""
+    """Templates of DaemonSets are treated as Pods are; owned ones and those without a Pod spec are left alone."""
     written = {
         "new": (daemon_set(), _list(_TEMPLATES, _CPU)),
         "list": (daemon_set(tolerations=[_OTHER]), _items(_TEMPLATES, _CPU)),
@@ -150,6 +150,11 @@ def test_daemon_sets() -> None:
     for left in (*_LEFT_ALONE, daemon_set(_GPU), daemon_set(tolerations=[{"operator": "Exists"}])):
         asked = request(left, old=daemon_set() if left is None else None)
         assert (_RULE.mutate(asked, FACTS), tuple(_RULE.validate(asked, FACTS))) == (_NOTHING, ())
+    for left in _LEFT_ALONE:
+        asked, facts = request(left, old=daemon_set() if left is None else None), _facts(_LOCKED)
+        assert (_sunk().mutate(asked, facts), list(_sunk().validate(asked, facts))) == (_NOTHING, [])
+    empty = request({"kind": "DaemonSet", "spec": {"template": {"spec": {}}}})
+    assert _sunk().mutate(empty, _facts(_LOCKED)) == _list(_TEMPLATES, *_THREE)
 
 
 @pytest.mark.parametrize("mode", ["inject", "warn", "off"])
@@ -279,11 +284,8 @@ def test_what_is_missing(tolerations: Any, lacking: list[int]) -> None:
     assert (_sunk().mutate(request(changed), facts), list(_sunk().validate(request(changed), facts))) == (_NOTHING, [])
 
 
-def _required(*needs: Json) -> Json:
-    terms = [{"matchExpressions": list(needs)}]
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    }
+def _required(**need: Any) -> Json:
+    return {"affinity": node_affinity({"matchExpressions": [need]})}
 
 
 @pytest.mark.parametrize(
@@ -292,10 +294,10 @@ def _required(*needs: Json) -> Json:
         ({"nodeSelector": {"zone": "a"}}, True, True),
         ({"nodeSelector": {"zone": "b"}}, False, False),
         ({"nodeSelector": {"disk": "ssd"}}, False, True),
-        (_required({"key": "zone", "operator": "In", "values": ["a"]}), True, True),
-        (_required({"key": "zone", "operator": "NotIn", "values": ["a"]}), False, False),
-        (_required({"key": "zone", "operator": "DoesNotExist"}), False, False),
-        (_required({"key": "disk", "operator": "Exists"}), False, True),
+        (_required(key="zone", operator="In", values=["a"]), True, True),
+        (_required(key="zone", operator="NotIn", values=["a"]), False, False),
+        (_required(key="zone", operator="DoesNotExist"), False, False),
+        (_required(key="disk", operator="Exists"), False, True),
         ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}, True, True),
     ],
 )
@@ -312,16 +314,5 @@ def test_daemon_sets_that_cannot_land(spec: Json, on_nodes: bool, on_configured_
 def test_one_node_that_it_can_land_on_is_enough() -> None:
     """A DaemonSet must tolerate the taints when any SUNK Node would take it."""
     asked = request(daemon_set(nodeSelector={"zone": "a"}))
-
     assert _sunk().mutate(asked, _facts(_LABELLED, _LOCKED)) == _list(_TEMPLATES, *_THREE)
     assert _sunk().mutate(asked, _facts(_LABELLED, _PLAIN)) == _NOTHING
-
-
-def test_what_is_left_alone() -> None:
-    """Owned objects, those being deleted and those without a Pod spec are neither changed nor found wanting."""
-    for obj in _LEFT_ALONE:
-        asked = request(obj, old=daemon_set() if obj is None else None)
-        assert _sunk().mutate(asked, _facts(_LOCKED)) == _NOTHING
-        assert list(_sunk().validate(asked, _facts(_LOCKED))) == []
-    empty = request({"kind": "DaemonSet", "spec": {"template": {"spec": {}}}})
-    assert _sunk().mutate(empty, _facts(_LOCKED)) == _list(_TEMPLATES, *_THREE)

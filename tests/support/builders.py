@@ -113,6 +113,11 @@ def pod_spec(limits: Mapping[str, Any] | None = None, **fields: Any) -> Json:
     return {"containers": [container], **fields}
 
 
+def node_affinity(*terms: Any) -> Json:
+    """An affinity that requires one of these terms of a Node."""
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}}
+
+
 def template(limits: Mapping[str, Any] | None = None, *, labels: Any = None, **fields: Any) -> Json:
     """A pod template; the fields are those of its spec."""
     return {

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.builders import FACTS, TODAY
+from support.builders import FACTS, TODAY, node_affinity
 from support.tables import rows
 
 from policies.engine.facts import StaticFacts
@@ -22,11 +22,6 @@ _RACK = (SelectorRequirement("rack", "In", ("12",)),)
 
 def _topology(name: str) -> Topology:
     return next(topology for topology in BUILT_IN if topology.name == name)
-
-
-def _affinity(*terms: dict[str, Any]) -> dict[str, Any]:
-    required = {"nodeSelectorTerms": list(terms)}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def _expressions(key: str, *values: str) -> dict[str, Any]:
@@ -50,7 +45,7 @@ def test_everything() -> None:
         "priorityClassName": "high",
         "preemptionPolicy": "Never",
         "nodeName": "n1",
-        "affinity": _affinity(
+        "affinity": node_affinity(
             _expressions("pool", "a", "b"),
             {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]},
         ),

@@ -73,19 +73,10 @@ def test_a_topology_in_the_cluster_that_grove_knows() -> None:
     binding: Json = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopologyBinding", "metadata": {"name": "h100"}}
     binding["spec"] = {"levels": [{"domain": "rack", "key": _RACK}]}
     facts = StaticFacts(TODAY, cluster_topologies=(read(binding, "Grove", in_cluster=True),))
-    said = {
-        domain: _said(
-            request(
-                resource(
-                    "grove.io/v1alpha1",
-                    "PodCliqueSet",
-                    at("spec.template.topologyConstraint", {"topologyName": name, "packDomain": domain}),
-                )
-            ),
-            facts,
-        )
-        for name, domain in (("h100", "rack"), ("h100", _RACK), ("coreweave", "zone"))
-    }
+    said = {}
+    for name, domain in (("h100", "rack"), ("h100", _RACK), ("coreweave", "zone")):
+        constraint = at("spec.template.topologyConstraint", {"topologyName": name, "packDomain": domain})
+        said[domain] = _said(request(resource("grove.io/v1alpha1", "PodCliqueSet", constraint)), facts)
 
     where = "spec.template.topologyConstraint.packDomain"
     assert said == {
@@ -99,10 +90,9 @@ def test_few_of_many_are_told() -> None:
     """An answer has room for so many; an object of a thousand wrong levels costs no more."""
     cliques = [{"name": f"c{n}", "topologyConstraint": {"packDomain": "x"}, "spec": {}} for n in range(1000)]
 
-    assert (
-        len(_said(request(resource("grove.io/v1alpha1", "PodCliqueSet", at("spec.template.cliques", cliques))), FACTS))
-        == 24
-    )
+    obj = resource("grove.io/v1alpha1", "PodCliqueSet", at("spec.template.cliques", cliques))
+
+    assert len(_said(request(obj), FACTS)) == 24
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.builders import WORKLOADS, Json, at, merged, resource
+from support.builders import WORKLOADS, Json, at, merged, node_affinity, resource
 from support.tables import rows
 
 from policies.engine.match import LabelSelector, SelectorRequirement
@@ -37,11 +37,6 @@ def _templates(obj: Json) -> list[Template]:
     return list(templates(obj, WORKLOADS[group, obj["kind"]], Schedulers()))
 
 
-def _asked(obj: Json) -> Annotations:
-    (template,) = _templates(obj)
-    return template.nearest
-
-
 def test_the_nearest_counts_for_each_key() -> None:
     """What the template does not say its job says, and what the job does not say the workload does."""
     obj = _cron_job(
@@ -50,7 +45,8 @@ def test_the_nearest_counts_for_each_key() -> None:
         _annotated(preferred="near"),
     )
 
-    found = _asked(obj)
+    (template,) = _templates(obj)
+    found = template.nearest
 
     assert found == Annotations(
         Annotation("far", (), _TOPOLOGY),
@@ -144,8 +140,7 @@ def _selected(*pools: str, key: str = _KEY) -> list[Template]:
 
 
 def _required(*terms: Any) -> list[Template]:
-    terms_in = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return [Template((), {"spec": {"affinity": {"nodeAffinity": terms_in}}})]
+    return [Template((), {"spec": {"affinity": node_affinity(*terms)}})]
 
 
 def _in(*values: Any, key: str = _KEY, operator: str = "In") -> dict[str, Any]:

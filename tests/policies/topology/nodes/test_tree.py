@@ -69,16 +69,12 @@ def test_machines_know_what_is_held_and_who_is_closed() -> None:
         _node("a", allocatable=gpus, conditions=[{"type": "MemoryPressure", "status": "False"}]),
     ]
     spec = {"containers": [_asks(requests="3")]}
+    bound = [("p", "a", "Running"), ("q", "a", "Failed"), ("r", "c", "Pending"), ("s", "", "Pending")]
     pods = [
         msgspec.convert(
             {"metadata": {"name": name}, "spec": {"nodeName": on, **spec}, "status": {"phase": phase}}, PodManifest
         )
-        for name, on, phase in (
-            ("p", "a", "Running"),
-            ("q", "a", "Failed"),
-            ("r", "c", "Pending"),
-            ("s", "", "Pending"),
-        )
+        for name, on, phase in bound
     ]
 
     found = machines(nodes, pods, _GLOBS)

@@ -22,6 +22,7 @@ from properties.shapes import bounded, fields, odd, some_of
 from support.builders import FACTS, WORKLOADS, Json, at, merged, owner, pod, request
 from support.cel.celrun import compiled, names
 from support.mistakes import correct, mistakes
+from support.tables import rows
 from support.templates import filled
 
 from policies.cel.cost import EXPRESSION_LIMIT
@@ -405,7 +406,6 @@ _OWNED: Json = {"ownerReferences": [{"kind": "Job", "controller": True}]}
         pytest.param(("jobset.x-k8s.io", "JobSet"), _EXCLUSIVE, True, id="exclusive"),
         pytest.param(("grove.io", "PodCliqueSet"), {"spec": {}}, True, id="constraints-in-fields"),
         pytest.param(("trainer.kubeflow.org", "TrainJob"), {"spec": {}}, True, id="patches"),
-        pytest.param(("apps.nvidia.com", "NIMService"), _annotated("", _PLACED), True, id="what-nobody-reads"),
         pytest.param(("scheduling.run.ai", "PodGroup"), {"metadata": {}}, True, id="pod-group"),
         pytest.param(("scheduling.run.ai", "PodGroup"), {"metadata": _OWNED}, False, id="pod-group-of-a-controller"),
     ],
@@ -439,6 +439,11 @@ def test_our_gate_is_asked_about(is_ours: bool) -> None:  # noqa: FBT001
 
     assert _is_asked(("", "Pod"), gates, condition=_OF_PODS) is is_ours
     assert _is_asked(("batch", "Job"), at("spec.template", gates), condition=_WIDER) is is_ours
+
+
+def test_what_nobody_reads_is_asked_about() -> None:
+    """Annotations of a kind that nobody reads are told of."""
+    assert _is_asked(("apps.nvidia.com", "NIMService"), _annotated("", _PLACED), condition=_WIDER)
 
 
 _ODD: tuple[Any, ...] = (None, "x", 1, [], [None], ["x"], {"x": None})
@@ -528,39 +533,13 @@ def test_no_object_is_too_large(row: Workload) -> None:
     assert found.cost < EXPRESSION_LIMIT
 
 
-@pytest.mark.parametrize(
-    ("literal", "written"),
-    [
-        pytest.param("a", "'a'", id="plain"),
-        pytest.param("", "''", id="empty"),
-        pytest.param("it's", r"'it\'s'", id="quote"),
-        pytest.param('say "x"', "'say \"x\"'", id="double-quotes"),
-        pytest.param("a\\b", r"'a\\b'", id="backslash"),
-        pytest.param("\\", r"'\\'", id="backslash-at-the-end"),
-        pytest.param("\\'", r"'\\\''", id="backslash-and-quote"),
-        pytest.param("größe", "'größe'", id="letters"),
-        pytest.param("a\nb", r"'a\nb'", id="line-break"),
-        pytest.param("a\rb", r"'a\rb'", id="carriage-return"),
-    ],
-)
+@rows(__file__, "literals")
 def test_literals(literal: str, written: str) -> None:
     """A literal ends where it should, whatever it holds: CEL takes no line break between single quotes."""
     assert text(literal) == written
 
 
-@pytest.mark.parametrize(
-    ("key", "written"),
-    [
-        pytest.param("spec", "object.?spec", id="identifier"),
-        pytest.param("_x1", "object.?_x1", id="underscore"),
-        pytest.param("my-key", "object[?'my-key']", id="hyphen"),
-        pytest.param("1st", "object[?'1st']", id="digit-first"),
-        pytest.param("namespace", "object[?'namespace']", id="keyword"),
-        pytest.param("in", "object[?'in']", id="operator"),
-        pytest.param("a'b", r"object[?'a\'b']", id="quote"),
-        pytest.param("größe", "object[?'größe']", id="letters-beyond-ascii"),
-    ],
-)
+@rows(__file__, "steps")
 def test_steps(key: str, written: str) -> None:
     """A key that is no identifier of CEL is written as an index, and every step is optional."""
     assert steps("object", (key,)) == written

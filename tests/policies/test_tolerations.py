@@ -314,5 +314,6 @@ def test_daemon_sets_that_cannot_land(spec: Json, on_nodes: bool, on_configured_
 def test_one_node_that_it_can_land_on_is_enough() -> None:
     """A DaemonSet must tolerate the taints when any SUNK Node would take it."""
     asked = request(daemon_set(nodeSelector={"zone": "a"}))
+
     assert _sunk().mutate(asked, _facts(_LABELLED, _LOCKED)) == _list(_TEMPLATES, *_THREE)
     assert _sunk().mutate(asked, _facts(_LABELLED, _PLAIN)) == _NOTHING

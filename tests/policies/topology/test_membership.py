@@ -28,7 +28,7 @@ from policies.topology.membership import (
     role,
 )
 
-_PODS = yaml.safe_load((Path(__file__).parent / "membership.yaml").read_text(encoding="utf-8"))["pods"]
+_CASES = yaml.safe_load((Path(__file__).parent / "membership.yaml").read_text(encoding="utf-8"))
 
 
 def _pod(name: str, controller: list[str] | None = None, labels: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def _pod(name: str, controller: list[str] | None = None, labels: dict[str, Any] 
     return {"metadata": metadata}
 
 
-@pytest.mark.parametrize("case", _PODS, ids=[case["name"] for case in _PODS])
+@pytest.mark.parametrize("case", _CASES["pods"], ids=lambda case: case["name"])
 def test_membership(case: dict[str, Any]) -> None:
     """A Pod belongs to the workload whose Pods start together, in the role of its template, with its numbers."""
     found = membership(_pod(case["pod"], case.get("controller"), case.get("labels")), "d")
@@ -75,8 +75,6 @@ def test_identity_and_owner() -> None:
     assert identity(obj) == GangKey("ns", "ray.io", "RayCluster", "a")
     assert [owner(obj), owner({})] == [GangKey("ns", "ray.io", "RayJob", "b"), None]
 
-
-_CASES = yaml.safe_load((Path(__file__).parent / "membership.yaml").read_text(encoding="utf-8"))
 
 _T = _CASES["template"]
 _PLACEMENT = placement_of(_T)

@@ -1,4 +1,4 @@
-"""The rule: which objects it changes, when, and what it says of those that it does not."""
+"""The rule: which objects it changes, when, and what it says of others, and of levels for other schedulers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesToAsk, at, merged, pod_spec, request, resource
 
 from policies.engine import patch
-from policies.engine.facts import StaticFacts
+from policies.engine.facts import Node, StaticFacts
 from policies.engine.interruption import Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
 from policies.engine.violation import Violation
@@ -18,6 +18,7 @@ from policies.objects.fieldpath import lookup
 from policies.objects.workload import table, workload
 from policies.topology.objects import read
 from policies.topology.rule import TopologyPlacement
+from policies.topology.schemes import Judge, is_mentioned, mentions
 from policies.topology.template import Default, Options
 from policies.topology.topology import BUILT_IN, Catalog
 from policies.topology.way import Keeper
@@ -305,3 +306,104 @@ def test_a_default_refuses_nothing(preferred: str) -> None:
 
     assert (_changed(labelled, running, rule), _refusals(labelled, running, rule)) == (labelled, [])
     assert _warnings(labelled, running, rule) == []
+
+
+_RACK, _SUPERPOD = "node.coreweave.cloud/rack", "backend.coreweave.cloud/superpod"
+_OF_KUEUE = "kueue.x-k8s.io/podset-required-topology"
+_NODES = tuple(Node(f"n{n}", {_RACK: str(n), _SUPERPOD: "1", "kubernetes.io/hostname": f"n{n}"}) for n in (1, 2))
+_KUEUE = read(
+    {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Topology", "metadata": {"name": "racks"},
+     "spec": {"levels": [{"nodeLabel": _RACK}, {"nodeLabel": "kubernetes.io/hostname"}]}},
+    "Kueue Topology racks", in_cluster=True,
+)  # fmt: skip
+_QUEUED = {"labels": {"kueue.x-k8s.io/queue-name": "team"}}
+
+
+def _queued(level: str = "rak", **metadata: Any) -> Json:
+    template = at("spec.template.metadata.annotations", {_OF_KUEUE: level})
+    return resource("batch/v1", "Job", template, name="train", **{**_QUEUED, **metadata})
+
+
+def _said(asked: Any, facts: StaticFacts) -> list[str]:
+    violations = _RULE.validate(asked, facts)
+    assert all(violation.verdict == "warn" for violation in violations)
+    return [violation.summary for violation in violations]
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_told"),
+    [
+        pytest.param(request(_queued()), True, id="creation"),
+        pytest.param(request(_queued(), old=_queued("rack")), True, id="change"),
+        pytest.param(request(_queued(), old=_queued()), False, id="as-before"),
+        pytest.param(request(_queued(), sub_resource="status"), False, id="subresource"),
+        pytest.param(request(_queued(deletionTimestamp="2026-01-01T00:00:00Z")), False, id="being-deleted"),
+        pytest.param(
+            request(_queued(ownerReferences=[{"kind": "X", "controller": True}])), False, id="of-a-controller"
+        ),
+    ],
+)
+def test_when_something_is_said(asked: Any, *, is_told: bool) -> None:
+    """People are told of what they change, and controllers of nothing."""
+    facts = StaticFacts(TODAY, cluster_nodes=_NODES)
+
+    assert bool(_said(asked, facts)) is is_told
+
+
+def test_levels_of_kueue_are_those_of_its_topologies() -> None:
+    """A label that Nodes carry is no level for Kueue, unless a Topology object of its own has it."""
+    facts = StaticFacts(TODAY, cluster_nodes=_NODES, cluster_topologies=(_KUEUE,))
+    where = f"spec.template.metadata.annotations[{_OF_KUEUE}]"
+
+    assert _said(request(_queued(_RACK)), facts) == []
+    assert _said(request(_queued(_SUPERPOD)), facts) == [
+        f'{where}: "{_SUPERPOD}" is no level of a Topology of Kueue. Levels are {_RACK}, kubernetes.io/hostname.'
+    ]
+
+
+def test_a_topology_in_the_cluster_that_grove_knows() -> None:
+    """A PodCliqueSet names a domain of a ClusterTopologyBinding; its key alone is none."""
+    binding: Json = {"apiVersion": "grove.io/v1alpha1", "kind": "ClusterTopologyBinding", "metadata": {"name": "h100"}}
+    binding["spec"] = {"levels": [{"domain": "rack", "key": _RACK}]}
+    facts = StaticFacts(TODAY, cluster_topologies=(read(binding, "Grove", in_cluster=True),))
+    said = {}
+    for name, domain in (("h100", "rack"), ("h100", _RACK), ("coreweave", "zone")):
+        constraint = at("spec.template.topologyConstraint", {"topologyName": name, "packDomain": domain})
+        said[domain] = _said(request(resource("grove.io/v1alpha1", "PodCliqueSet", constraint)), facts)
+
+    where = "spec.template.topologyConstraint.packDomain"
+    assert said == {
+        "rack": [],
+        _RACK: [f'{where}: "{_RACK}" is no level of topology "h100". Did you mean rack?'],
+        "zone": [f'{where}: "zone" is a level of "coreweave", which is no topology. Known are h100.'],
+    }
+
+
+def test_few_of_many_are_told() -> None:
+    """An answer has room for so many; an object of a thousand wrong levels costs no more."""
+    cliques = [{"name": f"c{n}", "topologyConstraint": {"packDomain": "x"}, "spec": {}} for n in range(1000)]
+
+    obj = resource("grove.io/v1alpha1", "PodCliqueSet", at("spec.template.cliques", cliques))
+
+    assert len(_said(request(obj), FACTS)) == 24
+
+
+@pytest.mark.parametrize(
+    ("annotations", "meaning"),
+    [
+        ({_OF_KUEUE: _RACK}, "Kueue keeps all Pods in one rack, or lets them wait"),
+        ({"kueue.x-k8s.io/podset-preferred-topology": _RACK}, "Kueue packs the Pods into one rack if there is room"),
+        ({"kueue.x-k8s.io/podset-unconstrained-topology": "true"}, "Kueue admits its Pods once there is room"),
+    ],
+)
+def test_what_a_level_comes_to(annotations: Json, meaning: str) -> None:
+    """A sentence says who does what, and in how many domains the Nodes are."""
+    row = WORKLOADS["batch", "Job"]
+    obj = resource("batch/v1", "Job", at("spec.template.metadata.annotations", annotations), at("metadata", _QUEUED))
+    judge = Judge(Catalog(BUILT_IN), _NODES)
+
+    (mention,) = mentions(obj, row.group_kind, row)
+
+    told = judge.meaning(mention)
+    assert (judge.problem(mention), told.startswith(meaning), is_mentioned(row, obj)) == ("", True, True)
+    assert told.endswith("Nodes are in 2 of them: 1, 2") is (mention.sort != "unconstrained")

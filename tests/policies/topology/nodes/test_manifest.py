@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
+from support.tables import rows
 
 from policies.engine.facts import Node, Taint
 from policies.topology.nodes.manifest import PodManifest, allocatable, lasting, requests
 from policies.topology.nodes.tree import Machine
 
 Json = dict[str, Any]
-_PODS = yaml.safe_load((Path(__file__).parent / "manifest.yaml").read_text(encoding="utf-8"))["pods"]
 
 
 def _requests(pod: Json) -> tuple[tuple[str, int], ...]:
     return requests(msgspec.convert(pod, PodManifest))
 
 
-@pytest.mark.parametrize("case", _PODS, ids=lambda case: case["name"])
-def test_pods_ask_for_what_the_scheduler_counts(case: Json) -> None:
+@rows(__file__, "pods")
+def test_pods_ask_for_what_the_scheduler_counts(pod: Json, requests: dict[str, int]) -> None:
     """Kubernetes' own cases, and templates without what the API server fills in; a Pod is one of those of its Node."""
-    assert _requests(case["pod"]) == tuple(sorted({**case["requests"], "pods": 1}.items()))
+    assert _requests(pod) == tuple(sorted({**requests, "pods": 1}.items()))
 
 
 def test_the_whole_pod_is_resized() -> None:
@@ -64,31 +62,14 @@ def _node(*taints: Taint, **labels: str) -> Node:
     return Node("n", labels, taints)
 
 
-def _of_kubernetes(name: str, effect: str = "NoSchedule") -> Taint:
-    return Taint(f"node.kubernetes.io/{name}", effect)
-
-
-_OWNED = {"node.coreweave.cloud/reserved": "org"}
-
-
-@pytest.mark.parametrize(
-    ("node", "cordoned", "ready", "expected"),
-    [
-        (_node(_GPU, _CPU), False, True, ()),
-        (_node(), True, True, ("cordoned",)),
-        (_node(_of_kubernetes("unschedulable")), True, True, ("cordoned",)),
-        (_node(), False, False, ("not ready",)),
-        (_node(_of_kubernetes("unreachable", "NoExecute")), False, False, ("unreachable",)),
-        (_node(_of_kubernetes("disk-pressure")), False, True, ("disk pressure",)),
-        (_node(_LOCK), True, True, ("cordoned", "locked by SUNK")),
-        (_node(_RESERVED, **_TRIAGE), False, True, ("in triage",)),
-        (_node(_RESERVED, **_OWNED, **{"node.coreweave.cloud/state": "production"}), False, True, ()),
-        (_node(**_OWNED, **{"node.coreweave.cloud/reserved-desired": "control-plane"}), False, True, ("pending",)),
-    ],
-)
-def test_why_a_node_takes_no_pods(node: Node, expected: tuple[str, ...], *, cordoned: bool, ready: bool) -> None:
+@rows(__file__, "reasons")
+def test_why_a_node_takes_no_pods(
+    taints: Any, labels: Any, reasons: list[str], *, cordoned: bool | None, unready: bool | None
+) -> None:
     """A Node says once each why Pods do not land on it for now; what people set apart is no such reason."""
-    assert Machine(node, cordoned=cordoned, ready=ready).reasons == expected
+    node = _node(*(Taint(*taint) for taint in taints or ()), **(labels or {}))
+
+    assert Machine(node, cordoned=bool(cordoned), ready=not unready).reasons == tuple(reasons)
 
 
 def test_what_people_set_lasts() -> None:

@@ -5,6 +5,8 @@ import base64
 import gc
 import inspect
 import json
+import pkgutil
+import subprocess
 import sys
 import threading
 import warnings
@@ -15,14 +17,17 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from support.api.fakeapi import NAMESPACES, FakeApi, named
 from support.patience import PATIENCE
 
+import webhook.cluster
 from certs.material import new_authority
 from certs.serving import ServingContext
-from webhook.cluster.api.call import Call, fetch, opened
-from webhook.cluster.api.client import connect
-from webhook.cluster.api.errors import ClusterError
+from webhook.cluster.api.call import Call, Lines, fetch, opened, refused
+from webhook.cluster.api.client import Connection, connect
+from webhook.cluster.api.errors import ClusterError, UnreachableError
 
 URL = "https://127.0.0.1:1"
 
@@ -44,19 +49,16 @@ def config(server: str | None = URL, user: Any = None, **changes: Any) -> dict[s
     }
 
 
-def write(kubeconfig: Path, content: Any) -> None:
-    """Write a kubeconfig: a text as it is, anything else as YAML."""
+def _write(kubeconfig: Path, content: Any) -> None:
     kubeconfig.write_text(content if isinstance(content, str) else yaml.safe_dump(content), encoding="utf-8")
 
 
-def plugin(code: str) -> dict[str, Any]:
-    """A user whose credentials come from a program."""
+def _plugin(code: str) -> dict[str, Any]:
     execution = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": ["-c", code]}
     return {"exec": execution}
 
 
-async def failure(kubeconfig: Path | None, *, in_cluster: bool = False, account: str = "") -> str:
-    """What the attempt to connect says."""
+async def _failure(kubeconfig: Path | None, *, in_cluster: bool = False, account: str = "") -> str:
     with pytest.raises(ClusterError) as caught:
         await connect(str(kubeconfig) if kubeconfig else None, in_cluster, account)
     return str(caught.value)
@@ -84,10 +86,7 @@ def cluster(**more: str) -> dict[str, Any]:
         (config(**{"current-context": None}), [UNUSABLE, "Expected key current-context"]),
         (config(clusters=[]), [UNUSABLE, "Expected object with name c in"]),
         (config(users=[]), [UNUSABLE, REMEDY]),
-        (
-            cluster(**{"certificate-authority": "/no/file"}),
-            [UNUSABLE, "File does not exists: /no/file", REMEDY],
-        ),
+        (cluster(**{"certificate-authority": "/no/file"}), [UNUSABLE, "File does not exists: /no/file", REMEDY]),
         # Where the client would try http://localhost.
         (config(None), ["context here of the kubeconfig {file} names a cluster without a"]),
         (cluster(**{"certificate-authority-data": BAD}), [NO_CERTIFICATE, "named or held by {file}"]),
@@ -96,18 +95,15 @@ def cluster(**more: str) -> dict[str, Any]:
             [NO_CERTIFICATE, "named or held by {file}"],
         ),
         # The client would go on as nobody.
-        (
-            config(user=plugin("raise SystemExit(1)")),
-            [f"gets its credentials from {sys.executable}, which gave none"],
-        ),
+        (config(user=_plugin("raise SystemExit(1)")), [f"gets its credentials from {sys.executable}, which gave none"]),
     ],
 )
 async def test_a_kubeconfig_that_cannot_be_used(kubeconfig: Path, content: Any, parts: list[str]) -> None:
     """Whatever is wrong with a kubeconfig is one error, which names the file, the reason and a way to find out."""
     if content is not None:
-        write(kubeconfig, content)
+        _write(kubeconfig, content)
 
-    text = await failure(kubeconfig)
+    text = await _failure(kubeconfig)
 
     assert [part for part in parts if part.format(file=kubeconfig) not in text] == []
 
@@ -147,11 +143,11 @@ async def test_a_service_account_in_a_directory_of_its_own(account: Path) -> Non
 async def test_a_service_account_that_cannot_be_used(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bad CA certificate, a directory without a token and a process in no Pod are errors with what to do."""
     (account / "ca.crt").write_text("nonsense", encoding="utf-8")
-    bad = await failure(None, in_cluster=True, account=str(account))
+    bad = await _failure(None, in_cluster=True, account=str(account))
     (account / "token").unlink()
-    absent = await failure(None, in_cluster=True, account=str(account))
+    absent = await _failure(None, in_cluster=True, account=str(account))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
-    nowhere = await failure(None, in_cluster=True)
+    nowhere = await _failure(None, in_cluster=True)
 
     outside = "this process does not seem to run in a Pod with a service account: "
     remedy = "; name a kubeconfig, or let the Pod mount its service account's token"
@@ -168,7 +164,7 @@ async def test_the_default_kubeconfig(
     server: FakeApi, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a name it is $KUBECONFIG, which may hold several, as for kubectl."""
-    write(kubeconfig, config(server.url))
+    _write(kubeconfig, config(server.url))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'none'}:{kubeconfig}")
 
     api = await connect(None, in_cluster=False)
@@ -188,7 +184,7 @@ async def test_a_plugin_is_asked_again(server: FakeApi, kubeconfig: Path, tmp_pa
         f"status = {{'token': f'token-{{number}}', 'expirationTimestamp': '2020-01-01T00:00:00Z'}}\n"
         f"print(json.dumps({json.dumps(credential)} | {{'status': status}}))"
     )
-    write(kubeconfig, config(server.url, user=plugin(code)))
+    _write(kubeconfig, config(server.url, user=_plugin(code)))
     server.put(NAMESPACES, named("one"))
 
     api = await connect(str(kubeconfig), in_cluster=False)
@@ -237,7 +233,7 @@ async def test_closed_means_closed(kubeconfig: Path) -> None:
         "server": f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}",
         "certificate-authority-data": base64.b64encode(authority.cert_pem).decode(),
     }
-    write(kubeconfig, config(clusters=[{"name": "c", "cluster": cluster}]))
+    _write(kubeconfig, config(clusters=[{"name": "c", "cluster": cluster}]))
 
     with warnings.catch_warnings(record=True) as left_open:
         warnings.simplefilter("always")
@@ -251,7 +247,7 @@ async def test_closed_means_closed(kubeconfig: Path) -> None:
 
 async def test_watches_leave_room_for_reads(server: FakeApi, kubeconfig: Path) -> None:
     """With more watches open than a pool has places, a read is still answered, and all is closed at the end."""
-    write(kubeconfig, config(server.url))
+    _write(kubeconfig, config(server.url))
     server.put(NAMESPACES, named("one"))
     connection = await connect(str(kubeconfig), in_cluster=False)
     watch = Call("GET", NAMESPACES, (("watch", "true"), ("resourceVersion", "101")), seconds=None)
@@ -265,3 +261,74 @@ async def test_watches_leave_room_for_reads(server: FakeApi, kubeconfig: Path) -
     assert (body["metadata"]["name"], used) == ("one", 121)
     assert {seen.headers["User-Agent"] for seen in server.seen} == {"cks-admission"}
     assert [each for each in connection._sockets if each.fileno() >= 0] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(b'{"message": "no\\nway", "code": 403}', "(403: no way)", id="a Status, on one line"),
+        pytest.param(b'{"reason": "Forbidden"}', "(403: Forbidden)", id="a Status without a message"),
+        pytest.param(b"<html>\n gone </html>", "(403: <html> gone </html>)", id="not JSON"),
+        pytest.param(b"", "(403)", id="nothing"),
+        pytest.param(b"\xff\xfe", "(403: \ufffd\ufffd)", id="not UTF-8"),
+        pytest.param(b"x" * 10_000, f"(403: {'x' * 600})", id="too much"),
+    ],
+)
+def test_a_refusal_is_told_in_its_own_words(body: bytes, message: str) -> None:
+    """Whatever the body of an error is, the message is one line of bounded length with the status."""
+    error = refused("GET /x at https://a", 403, body)
+
+    assert (str(error), error.status) == (f"the API server refused GET /x at https://a {message}", 403)
+
+
+async def test_silence_ends(server: FakeApi, api: Connection) -> None:
+    """An API server that does not answer is given up after the time of the call."""
+    server.put(NAMESPACES, named("one"))
+
+    with pytest.raises(UnreachableError, match=r"did not answer GET .* in time"):
+        async with asyncio.timeout(PATIENCE):
+            await fetch(api, Call("GET", NAMESPACES, (("watch", "true"), ("resourceVersion", "101")), silence=0.01))
+
+
+async def test_lost_credentials(api: Connection) -> None:
+    """Where the token cannot be read again, as when its file is gone, the error says so."""
+
+    def renew(_configuration: object) -> None:
+        raise FileNotFoundError("/var/run/token")
+
+    api.configuration.refresh_api_key_hook = renew
+
+    with pytest.raises(ClusterError, match=r"no credentials for GET /x at http://.*: /var/run/token"):
+        await fetch(api, Call("GET", "/x"))
+
+
+@given(st.lists(st.binary().map(lambda line: line.replace(b"\n", b" "))), st.binary(), st.data())
+def test_lines_do_not_depend_on_the_parts(lines: list[bytes], rest: bytes, data: st.DataObject) -> None:
+    """However a body is cut into parts, the same lines come out; what follows the last line end is kept back."""
+    body = b"".join(line + b"\n" for line in lines) + rest.replace(b"\n", b" ")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)))))
+    splitter = Lines()
+
+    found = [
+        line
+        for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)
+        for line in splitter.feed(body[start:end])
+    ]
+
+    assert found == lines
+
+
+def test_the_client_is_loaded_by_connecting_only() -> None:
+    """The client's 16 MB are paid by whoever connects, not by whoever names another part of this package."""
+    names = [module.name for module in pkgutil.walk_packages(webhook.cluster.__path__, "webhook.cluster.")]
+    others = [name for name in names if not name.startswith("webhook.cluster.api.client")]
+    code = (
+        f"import sys, {', '.join(others)}\n"
+        "before = 'kubernetes' in sys.modules\n"
+        "import webhook.cluster.api.client\n"
+        "print(before, 'kubernetes' in sys.modules)"
+    )
+
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+    assert printed == "False True\n"

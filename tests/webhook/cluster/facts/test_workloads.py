@@ -39,13 +39,11 @@ def workload(name: str, topology: str | None = "fabric", *, namespace: str = "te
     return found
 
 
-def pod(name: str, **spec: str) -> Json:
-    """A Pod that names a topology."""
+def _pod(name: str, **spec: str) -> Json:
     return workload(name) | {"spec": spec}
 
 
-def owner(**more: Any) -> Json:
-    """An owner reference in an object's metadata."""
+def _owner(**more: Any) -> Json:
     return {"ownerReferences": [{"apiVersion": "v1", "kind": "Thing", "name": "a", "uid": "1", **more}]}
 
 
@@ -57,7 +55,7 @@ async def test_all_kinds(server: FakeApi, api: Connection) -> None:
     server.put(CRON_JOBS, workload("nightly"))
     server.put(MPI_JOBS, workload("ring", " fabric "))
     server.put(RUNTIMES, workload("torch", namespace=""))
-    server.put(PODS, pod("bare"))
+    server.put(PODS, _pod("bare"))
 
     found = (
         "ClusterTrainingRuntime torch",
@@ -74,30 +72,30 @@ async def test_all_kinds(server: FakeApi, api: Connection) -> None:
 async def test_owned_pods_that_are_pending(server: FakeApi, api: Connection) -> None:
     """Annotations of a template alone are seen on Pods that have no Node yet; what is named is their root, once."""
     server.put(JOBS, workload("train"))
-    server.put(JOBS, workload("of-a-workflow", **owner(controller=True)))
+    server.put(JOBS, workload("of-a-workflow", **_owner(controller=True)))
     for number, root in enumerate(("train", "train", "of-a-workflow", "annotated-in-its-template")):
-        controller = owner(apiVersion="batch/v1", kind="Job", name=root, controller=True)
-        server.put(PODS, pod(f"x{number}") | {"metadata": workload(f"x{number}", **controller)["metadata"]})
+        controller = _owner(apiVersion="batch/v1", kind="Job", name=root, controller=True)
+        server.put(PODS, _pod(f"x{number}") | {"metadata": workload(f"x{number}", **controller)["metadata"]})
 
     found = await search(api, KINDS, "fabric", PATIENCE)
 
     assert found == References(("Job team/annotated-in-its-template", "Job team/train"))
 
 
-NOT_CONCERNED: list[tuple[str, Json]] = [
-    (JOBS, workload("another-topology", "other")),
-    (JOBS, workload("none", None)),
-    (JOBS, named("no-annotations")),
-    (JOBS, workload("annotations-are-null", annotations=None)),
-    (JOBS, workload("owned-by-a-controller", **owner(controller=True))),
-    (JOBS, workload("being-deleted", deletionTimestamp="2026-03-01T00:00:00Z")),
-    (PODS, pod("has-its-node", nodeName="gpu-1")),
-]
-
-
 async def test_who_does_not_count(server: FakeApi, api: Connection) -> None:
     """Workloads that need not be scheduled by the topology any more, or by their owner's annotation, are left out."""
-    for path, item in (*NOT_CONCERNED, (JOBS, workload("y", **owner())), (PODS, workload("z", ownerReferences=None))):
+    items: list[tuple[str, Json]] = [
+        (JOBS, workload("another-topology", "other")),
+        (JOBS, workload("none", None)),
+        (JOBS, named("no-annotations")),
+        (JOBS, workload("annotations-are-null", annotations=None)),
+        (JOBS, workload("owned-by-a-controller", **_owner(controller=True))),
+        (JOBS, workload("being-deleted", deletionTimestamp="2026-03-01T00:00:00Z")),
+        (PODS, _pod("has-its-node", nodeName="gpu-1")),
+        (JOBS, workload("y", **_owner())),
+        (PODS, workload("z", ownerReferences=None)),
+    ]
+    for path, item in items:
         server.put(path, item)
 
     assert await search(api, KINDS, "fabric", PATIENCE) == References(("Job team/y", "Pod team/z"))

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
+import ssl
+import threading
+import warnings
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from support.api.fakeapi import FakeApi, Json
-from support.patience import until
+from support.patience import PATIENCE, until
 
 from certs.material import new_authority
 from certs.serving import ServingContext
 from webhook.cluster.api.client import Connection
-from webhook.cluster.replicas.pods import ReplicaPods
+from webhook.cluster.api.errors import UnreachableError
+from webhook.cluster.replicas.pods import ReplicaPods, certificates
 from webhook.registration.configurations import Announcement
 
 PODS = "/api/v1/namespaces/cks/pods"
@@ -66,6 +73,32 @@ async def pods(server: FakeApi, api: Connection) -> AsyncIterator[ReplicaPods]:
     await found.stop()
 
 
+_NOW = datetime.now(UTC)
+
+
+@asynccontextmanager
+async def _listening(said: bytes = b"", context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A port for one caller."""
+    ended = asyncio.Event()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        with suppress(OSError):
+            await reader.read()  # until the client has gone
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+        ended.set()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    try:
+        yield server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(PATIENCE):
+            await ended.wait()
+    finally:
+        server.close()
+
+
 async def test_each_pod_is_asked_once_for_each_start(server: FakeApi, pods: ReplicaPods) -> None:
     """What a Pod says holds until its container starts anew; one that ended, or has no address, says nothing."""
     replica = Replica(["/validate/labels"])
@@ -101,19 +134,65 @@ async def test_a_replica_that_fails_is_asked_again(server: FakeApi, pods: Replic
 
 async def test_handshakes_show_who_serves_what(server: FakeApi, pods: ReplicaPods) -> None:
     """The leaf of each Pod with an address; None for one where nobody listens."""
-    leaf = new_authority(datetime.now(UTC)).issue([NAME], datetime.now(UTC))
+    leaf = new_authority(_NOW).issue([NAME], _NOW)
     context = ServingContext()
     context.swap(leaf.cert_pem, leaf.key_pem)
 
-    async def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    listening = await asyncio.start_server(close, "127.0.0.1", 0, ssl=context.context)
-    async with listening:
-        server.put(PODS, pod("a", webhook=listening.sockets[0].getsockname()[1]))
+    async with _listening(context=context.context) as port:
+        server.put(PODS, pod("a", webhook=port))
         server.put(PODS, pod("b"))
         server.put(PODS, pod("c", phase="Pending"))
         await until(lambda: len(pods.announcements() or ()) == 3)
         shown = await pods.handshakes()
 
     assert sorted(shown, key=str) == sorted([leaf.certificate, None], key=str)
+
+
+async def test_the_whole_chain_is_read() -> None:
+    """What a server shows is taken as it is, trusted or not, leaf first."""
+    authority = new_authority(_NOW)
+    leaf = authority.issue(["svc.cloud.svc"], _NOW)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem + authority.cert_pem, leaf.key_pem)
+
+    async with _listening(context=serving.context) as port:
+        shown = await certificates("127.0.0.1", port, "svc.cloud.svc", PATIENCE)
+
+    assert shown == (leaf.certificate, authority.certificate)
+
+
+async def test_who_speaks_no_tls() -> None:
+    """An answer that is none, and no answer at all, are each a reason."""
+    async with _listening(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        with pytest.raises(UnreachableError, match=r"^no TLS: WRONG_VERSION_NUMBER$"):
+            await certificates("127.0.0.1", port, "localhost", PATIENCE)
+    async with _listening() as port:
+        with pytest.raises(UnreachableError, match=r"^no answer within 0 s$"):
+            await certificates("127.0.0.1", port, "localhost", 0.1)
+    with pytest.raises(UnreachableError, match=r"^the connection was refused$"):
+        await certificates("127.0.0.1", port, "localhost", PATIENCE)
+
+
+def test_a_server_that_says_no_farewell() -> None:
+    """It is not waited for, and its connection is closed all the same."""
+    leaf = new_authority(_NOW).issue(["localhost"], _NOW)
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    ended = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        with serving.context.wrap_socket(listening.accept()[0], server_side=True):
+            ended.wait(PATIENCE)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always")
+        server = threading.Thread(target=serve, args=[listening])
+        server.start()
+        try:
+            asyncio.run(certificates("127.0.0.1", listening.getsockname()[1], "localhost", PATIENCE))
+        finally:
+            ended.set()
+            server.join()
+        gc.collect()
+
+    assert [str(each.message) for each in left_open] == []

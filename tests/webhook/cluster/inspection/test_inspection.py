@@ -1,20 +1,24 @@
-"""An audit of a cluster: what it lists and how, the reports that it writes, and the Events by which people are told."""
+"""What an audit of a cluster lists, its reports, and the Events by which people are told; what doctor reads."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 from support.api.fakeapi import FakeApi, named, status
 from support.api.times import Times
+from support.patience import PATIENCE
 
 from policies.engine.request import GroupVersionResource
+from policies.labelpolicy import LabelWriter
 from webhook.audit.audit import audit_rules
 from webhook.audit.finding import AuditError, Finding, Judged, Scope, Subject
 from webhook.audit.reports import OPEN_REPORTS, POLICY_REPORTS, Form, Store
+from webhook.cluster.api.call import DEFINITIONS
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.discovery import ServedResource
-from webhook.cluster.api.errors import ApiError
+from webhook.cluster.api.errors import ApiError, ClusterError
 from webhook.cluster.inspection.auditing import (
     MOST,
     SHARE,
@@ -27,8 +31,10 @@ from webhook.cluster.inspection.auditing import (
     kinds,
     units,
 )
+from webhook.cluster.inspection.examination import label_writers, tried
 from webhook.configuration.rules import workload_table
 from webhook.configuration.settings import Settings
+from webhook.doctor.observation import Unread
 from webhook.sources.policyset import EMPTY
 
 _QPS = 10
@@ -158,16 +164,11 @@ _OPEN, _POLICY = _kinds(OPEN_REPORTS), _kinds(POLICY_REPORTS)
 
 
 def test_the_newest_kinds_are_written() -> None:
-    """OpenReports are written where they are served, else PolicyReports; a group with one of two kinds is none."""
+    """OpenReports are written where they are served, else PolicyReports; where both lack a kind, that is told."""
     assert kinds([*_POLICY[1:], *_OPEN[1:]]) == (_OPEN, _POLICY)
     assert kinds([*_POLICY[1:], _OPEN.namespaced]) == (_POLICY,)
-
-
-def test_a_cluster_without_reports_is_told() -> None:
-    """Whoever asks for reports where there are no kinds for them learns which ones to install."""
     with pytest.raises(AuditError) as error:
-        kinds([])
-
+        kinds([_OPEN.namespaced])
     assert str(error.value) == (
         "-o reports: the cluster has neither openreports.io/v1alpha1 nor wgpolicyk8s.io/v1alpha2; install the "
         "CustomResourceDefinitions of one of them, see https://github.com/openreports/reports-api"
@@ -178,40 +179,25 @@ _IN_A = "/apis/openreports.io/v1alpha1/namespaces/a/reports"
 _EVENTS = "/api/v1/namespaces/a/events"
 
 
-def _judged(name: str, *verdicts: str) -> Judged:
-    scope = Scope("apps/v1", "Deployment", "a", name, f"uid-{name}")
-    subject = Subject("apps/v1", "Deployment", "a", name, scope.uid, f"Deployment/{name}", scope)
-    return Judged(subject, tuple(Finding(subject, "team", verdict, "", "no team") for verdict in verdicts))  # type: ignore[arg-type]
-
-
-async def _write(api: Connection, times: Times, *judged: Judged) -> tuple[Written, list[str]]:
-    """A run that found this."""
-    lister = Lister(api, 10, times.clock)
-    notices = FindingEvents(lister, times.clock)
-    with Store() as store:
-        for each in judged:
-            store.add(each)
-        done = await Reports(lister, [_OPEN], notices, namespaces=("a",)).write(store, complete=True)
-    return done, notices.problems
-
-
-def _take_reports(server: FakeApi) -> None:
-    """Let reports about these workloads be written and removed."""
-    server.put(_IN_A, {"metadata": {"name": "of-others"}})
-    server.groups |= {f"{_IN_A}/cks-admission-uid-{name}": {} for name in ("web", "db", "broken")}
-
-
 async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection, times: Times) -> None:
     """Without the right to create Events all reports are written, and one line says why nobody is told."""
     message = 'events is forbidden: User "audit" cannot create resource "events" in API group "" in the namespace "a"'
     right = "a ClusterRole must allow the account of this process to create events"
-    _take_reports(server)
+    server.put(_IN_A, {"metadata": {"name": "of-others"}})
     server.fail(_EVENTS, 403, {"kind": "Status", "message": message}, times=9)
+    lister = Lister(api, _QPS, times.clock)
+    notices = FindingEvents(lister, times.clock)
+    with Store() as store:
+        for number in range(2):
+            scope = _scope(number)
+            server.groups[f"{_IN_A}/cks-admission-{scope.uid}"] = {}
+            subject = Subject(*scope, scope.name, scope)
+            store.add(Judged(subject, (Finding(subject, "team", "deny", "", "no team"),)))
+        written = await Reports(lister, [_OPEN], notices, namespaces=("a",)).write(store, complete=True)
 
-    assert await _write(api, times, _judged("web", "deny"), _judged("db", "deny")) == (
-        Written(written=2, events=EventCounts(omitted=1, failed=1)),
-        [f"could not write Events: the API server refused POST {_EVENTS} at {server.url} (403: {message}); {right}"],
-    )
+    assert written == Written(written=2, events=EventCounts(omitted=1, failed=1))
+    refused = f"the API server refused POST {_EVENTS} at {server.url} (403: {message})"
+    assert notices.problems == [f"could not write Events: {refused}; {right}"]
 
 
 _MAPS = ServedResource(GroupVersionResource("", "v1", "configmaps"), "ConfigMap", namespaced=True)
@@ -276,9 +262,8 @@ async def test_objects_come_with_their_kind(lister: Lister, server: FakeApi, *, 
     assert ("as=PartialObjectMetadataList" in server.seen[-1].headers["Accept"]) is metadata
 
 
-_SETTINGS = Settings()
-_WORKLOADS = workload_table(_SETTINGS)
-_RULES = audit_rules(_SETTINGS, EMPTY.files)
+_WORKLOADS = workload_table(Settings())
+_RULES = audit_rules(Settings(), EMPTY.files).ruleset
 
 
 def _served(group: str, version: str, plural: str, kind: str, *, namespaced: bool = True) -> ServedResource:
@@ -298,7 +283,7 @@ _CLUSTER = [
 
 def test_each_kind_is_listed_once() -> None:
     """A kind is listed in the preferred version, Events under one name, Pods last; others by their metadata alone."""
-    assert [(unit.key, unit.metadata) for unit in units(_CLUSTER, _RULES.ruleset, _WORKLOADS)] == [
+    assert [(unit.key, unit.metadata) for unit in units(_CLUSTER, _RULES, _WORKLOADS)] == [
         ("/api/v1/events", True),
         ("/api/v1/nodes", True),
         ("/apis/apps/v1/deployments", False),
@@ -324,7 +309,7 @@ _OWN, _OTHER = "/api/v1/services", "/apis/serving.example/v1/services"
 )
 def test_namespaces_and_kinds_are_chosen(kinds: tuple[str, ...], namespaces: str, paths: list[str]) -> None:
     """Of chosen Namespaces only what is in them is listed, of chosen kinds only these, however they are called."""
-    found = units([*_CLUSTER, *_SERVICES], _RULES.ruleset, _WORKLOADS, [*namespaces], kinds)
+    found = units([*_CLUSTER, *_SERVICES], _RULES, _WORKLOADS, [*namespaces], kinds)
 
     assert [unit.key for unit in found] == paths
 
@@ -338,3 +323,56 @@ def test_a_kind_without_a_rule_is_left_out() -> None:
         units(_CLUSTER, silent, _WORKLOADS, (), ("events",))
     with pytest.raises(AuditError, match=r"--kind Deplyment: .*; did you mean Deployment\?"):
         units(_CLUSTER, silent, _WORKLOADS, (), ("Deplyment",))
+
+
+@pytest.mark.parametrize(
+    ("error", "unread"),
+    [
+        pytest.param(ApiError("forbidden", 403), Unread("forbidden", "list things"), id="a right is missing"),
+        pytest.param(ApiError("broken", 500), Unread("broken"), id="the API server fails"),
+        pytest.param(ClusterError("unreadable"), Unread("unreadable"), id="no object"),
+        pytest.param(None, Unread("no answer within 0 s"), id="no answer"),
+    ],
+)
+async def test_what_cannot_be_read_is_an_answer(error: Exception | None, unread: Unread) -> None:
+    """Only where a right is missing, the right is named; no read takes for ever."""
+    answer = asyncio.get_running_loop().create_future()
+    if error:
+        answer.set_exception(error)
+
+    assert await tried(answer, "list things", PATIENCE if error else 0.01) == unread
+
+
+POLICIES, BINDINGS = "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_what_can_write_labels(server: FakeApi, api: Connection, version: str) -> None:
+    """Bound policies in the version that is served, and conversions; not what is trusted or without a binding."""
+    kinds = {POLICIES: "MutatingAdmissionPolicy", BINDINGS: "MutatingAdmissionPolicyBinding"}
+    server.install("admissionregistration.k8s.io", {version: kinds})
+    definitions = {"v1": {"customresourcedefinitions": "CustomResourceDefinition"}}
+    server.install("apiextensions.k8s.io", definitions, namespaced=False)
+    root = f"/apis/admissionregistration.k8s.io/{version}"
+    spec = {"mutations": [{"jsonPatch": {"expression": "'coreweave.cloud/x'"}}]}
+    for name in ("bad", "unbound", "cks-a"):
+        server.put(f"{root}/{POLICIES}", {"metadata": {"name": name}, "spec": spec})
+        if name != "unbound":
+            server.put(f"{root}/{BINDINGS}", {"metadata": {"name": name}, "spec": {"policyName": name}})
+    hook = {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"namespace": "ops", "name": "hook"}}}}
+    for name, conversion in (("a.example.org", hook), ("b.example.org", {"strategy": "None"})):
+        versions = [{"name": "v1"}, {"name": "v2"}]
+        server.put(DEFINITIONS, {"metadata": {"name": name}, "spec": {"versions": versions, "conversion": conversion}})
+    settings = Settings.model_validate({"labels": {"trusted": ["MutatingAdmissionPolicy/cks-*"]}})
+
+    assert await label_writers(api, settings) == [
+        LabelWriter(
+            "MutatingAdmissionPolicy", "bad", "reserved", "its expressions name reserved labels: coreweave.cloud/x"
+        ),
+        LabelWriter(
+            "CustomResourceDefinition",
+            "a.example.org",
+            "possible",
+            "its conversion webhook, ops/hook, may change the labels of its objects after admission",
+        ),
+    ]

@@ -1,10 +1,12 @@
-"""Gates are opened by the process that leads, once, by what is followed, and people are told."""
+"""Gates are opened by the process that leads, once, by what is followed; people are told; others look who leads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from support.api.fakeapi import NODES, FakeApi, named, status
@@ -18,6 +20,7 @@ from policies.topology.placer.opening import Opening
 from webhook.cluster.api.client import Connection
 from webhook.cluster.api.objects import Metadata, Object, name_of
 from webhook.cluster.placer.gatekeeper import Entries, Follower, Gatekeeper
+from webhook.cluster.placer.gates import PlacerLookout
 from webhook.cluster.watches.reflector import cancelled
 from webhook.metrics import Metrics
 
@@ -34,7 +37,7 @@ def world(times: Times) -> World:
     return made
 
 
-class Site:
+class _Site:
     """A process with a placer. leads: whether it holds the Lease; to be set by `lead`. missing: facts yet to come."""
 
     def __init__(self, api: Connection, server: PodApi, world: World, times: Times) -> None:
@@ -46,7 +49,6 @@ class Site:
         self.leads = False
 
     def lead(self) -> None:
-        """Take the Lease."""
         self.gatekeeper.began()
         self.leads = True
         self.follower.changed.set()
@@ -68,14 +70,13 @@ class Site:
         return "gangs_waiting{" in self.measures.expose().decode()
 
     def outcomes(self) -> dict[str, float]:
-        """How many openings had each outcome."""
         lines = self.measures.expose().decode().splitlines()
         shown = [line for line in lines if line.startswith("cks_admission_pods_opened_total{")]
         return {line.partition('outcome="')[2].partition('"')[0]: float(line.split()[-1]) for line in shown}
 
 
 @asynccontextmanager
-async def running(site: Site, *, leads: bool = True) -> AsyncIterator[Site]:
+async def running(site: _Site, *, leads: bool = True) -> AsyncIterator[_Site]:
     """Run during the block, with the objects of the world, from when these are known."""
     site.server.load(site.world)
     await site.follower.start()
@@ -92,12 +93,12 @@ async def running(site: Site, *, leads: bool = True) -> AsyncIterator[Site]:
 
 
 @pytest.fixture
-def site(api: Connection, server: PodApi, world: World, times: Times) -> Site:
+def site(api: Connection, server: PodApi, world: World, times: Times) -> _Site:
     """A process that has listed nothing yet."""
-    return Site(api, server, world, times)
+    return _Site(api, server, world, times)
 
 
-async def test_only_the_leader_opens(server: PodApi, world: World, site: Site) -> None:
+async def test_only_the_leader_opens(server: PodApi, world: World, site: _Site) -> None:
     """A process without the Lease knows the same, and does nothing; nor does it show who waits."""
     world.job("train", 2, required("rack"))
     async with running(site, leads=False):
@@ -108,7 +109,7 @@ async def test_only_the_leader_opens(server: PodApi, world: World, site: Site) -
         await until(lambda: all(server.racks().values()))
 
 
-async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world: World, site: Site) -> None:
+async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world: World, site: _Site) -> None:
     """It lists anew: a watch that died unnoticed does not show that half of a gang was opened by the one before."""
     world.job("train", 2, required("rack"))
     async with running(site, leads=False):
@@ -125,9 +126,10 @@ async def test_a_new_leader_finishes_what_it_has_not_seen(server: PodApi, world:
         await until(lambda: all(server.racks().values()))
 
     assert server.racks() == {"train-0": "2", "train-1": "2"}
+    assert [query.get("resourceVersion") for query in server.lists(PODS)] == [None, None]
 
 
-async def test_a_patch_without_an_answer_is_looked_up(server: PodApi, world: World, site: Site) -> None:
+async def test_a_patch_without_an_answer_is_looked_up(server: PodApi, world: World, site: _Site) -> None:
     """Whether it was carried out is read from the API server before anything else is decided about the gang."""
     world.job("train", 2, required("rack"))
     server.unanswered = {"train-0"}
@@ -138,7 +140,7 @@ async def test_a_patch_without_an_answer_is_looked_up(server: PodApi, world: Wor
     assert site.outcomes() == {"opened": 2}
 
 
-async def test_a_pod_that_changed_is_no_failure(server: PodApi, world: World, site: Site) -> None:
+async def test_a_pod_that_changed_is_no_failure(server: PodApi, world: World, site: _Site) -> None:
     """A Pod that is gone when it is to be opened is counted as such, and the others are opened."""
     world.job("train", 1, required("rack"))
     async with running(site, leads=False):
@@ -150,7 +152,7 @@ async def test_a_pod_that_changed_is_no_failure(server: PodApi, world: World, si
     assert site.outcomes() == {"gone": 1}
 
 
-async def test_nothing_is_sent_by_who_led_before(server: PodApi, world: World, site: Site) -> None:
+async def test_nothing_is_sent_by_who_led_before(server: PodApi, world: World, site: _Site) -> None:
     """What was decided while the Lease was held is not carried out once it was lost, even if it is held again."""
     world.job("train", 1, required("rack"))
     async with running(site, leads=False):
@@ -164,7 +166,7 @@ async def test_nothing_is_sent_by_who_led_before(server: PodApi, world: World, s
 
 @pytest.mark.parametrize("code", [403, 422, 500], ids=str)
 async def test_a_refusal_is_said_and_not_repeated_at_once(
-    server: PodApi, world: World, site: Site, code: int, capsys: pytest.CaptureFixture[str]
+    server: PodApi, world: World, site: _Site, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nobody is told that the gang is placed, but why it waits; the pauses between attempts grow."""
     world.job("train", 2, required("rack"))
@@ -191,7 +193,7 @@ async def test_a_refusal_is_said_and_not_repeated_at_once(
     assert capsys.readouterr().out.count("could not open the gate of a Pod") == 1
 
 
-async def test_events_delay_nothing(server: PodApi, world: World, site: Site) -> None:
+async def test_events_delay_nothing(server: PodApi, world: World, site: _Site) -> None:
     """However many there are, few are written at a time; the openings do not wait for them."""
     world.racks(*(f"f/2/{number}" for number in range(30, 40)), nodes=1)
     for number in range(10):
@@ -204,7 +206,7 @@ async def test_events_delay_nothing(server: PodApi, world: World, site: Site) ->
         assert sum(seen.path == EVENTS for seen in server.seen) == 2
 
 
-async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, site: Site) -> None:
+async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, site: _Site) -> None:
     """After some seconds, something new at most once a minute, and the same before Kubernetes forgets the Event."""
     world.job("train", 3, required("rack"))
     last = world.pods.pop("train-2")
@@ -233,7 +235,7 @@ async def test_who_waits_is_told_why_and_again(server: PodApi, world: World, sit
     assert second.startswith("No rack can hold 3 Pods with 24 GPUs, even if nothing else ran: the largest, ")
 
 
-async def test_missing_pods_are_explained_by_their_controller(server: PodApi, world: World, site: Site) -> None:
+async def test_missing_pods_are_explained_by_their_controller(server: PodApi, world: World, site: _Site) -> None:
     """The newest Event FailedCreate ends the sentence, whatever the order in which the API server lists them."""
     world.job("train", 3, required("rack"), exist=2)
     for name, said, at in (("b", "quota of today", 20), ("c", "quota of yesterday", 10)):
@@ -248,7 +250,7 @@ async def test_missing_pods_are_explained_by_their_controller(server: PodApi, wo
     assert server.events("Waiting") == ["2 of 3 Pods exist. FailedCreate: quota of today"]
 
 
-async def test_stale_knowledge_opens_nothing(server: PodApi, site: Site) -> None:
+async def test_stale_knowledge_opens_nothing(server: PodApi, site: _Site) -> None:
     """A process that does not know how the cluster is now chooses no domain, and says so."""
     async with running(site):
         await server.watched(PODS)
@@ -260,7 +262,7 @@ async def test_stale_knowledge_opens_nothing(server: PodApi, site: Site) -> None
         ]
 
 
-async def test_who_may_not_open_does_not_spin(world: World, site: Site) -> None:
+async def test_who_may_not_open_does_not_spin(world: World, site: _Site) -> None:
     """A process that has lost the Lease, or knows too little, looks about once a second whether that is so still."""
     world.job("train", 3, required("rack"))
     async with running(site):
@@ -281,7 +283,7 @@ async def test_who_may_not_open_does_not_spin(world: World, site: Site) -> None:
         assert looks <= 4
 
 
-async def test_nothing_is_opened_before_the_facts_are_there(server: PodApi, world: World, site: Site) -> None:
+async def test_nothing_is_opened_before_the_facts_are_there(server: PodApi, world: World, site: _Site) -> None:
     """Without the topologies and device classes of the cluster it is not known where Pods fit."""
     world.job("train", 1, required("rack"))
     site.missing = ["topologies.kai.scheduler: first list not done"]
@@ -298,37 +300,29 @@ JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
 
 
 @pytest.fixture
-def follower(api: Connection, server: PodApi, times: Times) -> Follower:
-    """It follows a rack of two Nodes, a Job with two Pods that have a placement, and a plain Pod."""
+async def follower(api: Connection, server: PodApi, times: Times) -> AsyncIterator[Follower]:
+    """It is to follow a rack of two Nodes, a Job with two Pods that have a placement, and a plain Pod."""
     times.patience = 0
     world = World()
     world.racks("f/1/1", nodes=2)
     world.job("train", 2, required("rack"))
     world.pod("plain", None, world.template({}), nodeName="f-1-1-0")
     server.load(world)
-    return Follower(api, world.options, world.catalog, clock=times.clock)
-
-
-@asynccontextmanager
-async def followed(follower: Follower) -> AsyncIterator[None]:
-    """Follow during the block."""
-    await follower.start()
-    try:
-        yield
-    finally:
-        await follower.stop()
+    made = Follower(api, world.options, world.catalog, clock=times.clock)
+    yield made
+    await made.stop()
 
 
 async def test_everything_is_put(server: FakeApi, follower: Follower) -> None:
     """Nodes, all Pods but failed ones, and roots arrive page by page; what changes later is noticed."""
-    async with followed(follower):
-        await until(lambda: not follower.unsynced())
-        assert follower.placer.sizes() == {"node": 2, "pod": 1, "gang": 1}
-        assert follower.placer.root(GangKey("team", "batch", "Job", "train")) is not None
-        follower.changed.clear()
-        server.delete(PODS, "train-0", "team")
-        await until(follower.changed.is_set)
-        await until(lambda: ("team", "train-0") not in follower.placer.pods)
+    await follower.start()
+    await until(lambda: not follower.unsynced())
+    assert follower.placer.sizes() == {"node": 2, "pod": 1, "gang": 1}
+    assert follower.placer.root(GangKey("team", "batch", "Job", "train")) is not None
+    follower.changed.clear()
+    server.delete(PODS, "train-0", "team")
+    await until(follower.changed.is_set)
+    await until(lambda: ("team", "train-0") not in follower.placer.pods)
 
     query = {"fieldSelector": "status.phase!=Failed", "limit": "100"}
     assert (server.lists(PODS), server.lists(NODES)) == ([query], [{"limit": "100"}])
@@ -338,38 +332,11 @@ async def test_only_what_has_a_placement_is_decoded_whole(server: FakeApi, follo
     """Of other Pods only the room that they take is known, and of other workloads nothing."""
     plain = World().root("batch/v1", "Job", "other", {"template": {}})
     server.put(JOBS, plain)
-    async with followed(follower):
-        await until(lambda: not follower.unsynced())
+    await follower.start()
+    await until(lambda: not follower.unsynced())
 
-        assert {name for _, name in follower.placer.pods} == {"train-0", "train-1"}
-        assert follower.placer.root(GangKey("team", "batch", "Job", "other")) is None
-
-
-async def test_a_list_is_made_anew(server: PodApi, follower: Follower) -> None:
-    """Until the Pods have arrived again, nothing is known for sure; they come from storage, not from a cache."""
-    async with followed(follower):
-        await until(lambda: not follower.unsynced())
-        await server.watched(PODS)
-        server.deafen(PODS)
-        server.delete(PODS, "train-1", "team")
-        await follower.list_anew()
-        assert follower.unsynced() == ["pods: first list not done: waiting for the API server"]
-        await until(lambda: not follower.unsynced())
-        assert {name for _, name in follower.placer.pods} == {"train-0"}
-
-    assert all("resourceVersion" not in query for query in server.lists(PODS))
-
-
-async def test_a_kind_that_may_not_be_read_is_named(server: FakeApi, follower: Follower) -> None:
-    """The right that is missing is a problem that is named, and the others are known all the same."""
-    server.fail(JOBS, 403, status(403, "jobs is forbidden"), times=99)
-    async with followed(follower):
-        await until(lambda: "forbidden" in "".join(follower.problems()))
-        await until(lambda: not follower.unsynced())
-        (problem,) = follower.problems()
-
-    assert problem.startswith("jobs.batch: the API server refused ")
-    assert problem.endswith("; a ClusterRole must allow the service's account to list and watch jobs of batch")
+    assert {name for _, name in follower.placer.pods} == {"train-0", "train-1"}
+    assert follower.placer.root(GangKey("team", "batch", "Job", "other")) is None
 
 
 async def test_kinds_come_and_go(server: FakeApi, follower: Follower, times: Times) -> None:
@@ -377,15 +344,15 @@ async def test_kinds_come_and_go(server: FakeApi, follower: Follower, times: Tim
     key = GangKey("team", "jobset.x-k8s.io", "JobSet", "wide")
     world = World()
     spec = {"replicatedJobs": [{"name": "w", "template": {"spec": {"template": world.template(required("rack"))}}}]}
-    async with followed(follower):
-        await until(lambda: not follower.unsynced())
-        server.install("jobset.x-k8s.io", {"v1alpha2": {"jobsets": "JobSet"}})
-        await times.awake(lambda: server.watches(JOBSETS))
-        server.put(JOBSETS, world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "wide", spec))
-        await until(lambda: follower.placer.root(key))
-        assert "jobsets.jobset.x-k8s.io" in {one.resource.name for one in follower.reflectors()}
-        server.uninstall("jobset.x-k8s.io")
-        await times.awake(lambda: follower.placer.root(key) is None and not follower.problems())
+    await follower.start()
+    await until(lambda: not follower.unsynced())
+    server.install("jobset.x-k8s.io", {"v1alpha2": {"jobsets": "JobSet"}})
+    await times.awake(lambda: server.watches(JOBSETS))
+    server.put(JOBSETS, world.root("jobset.x-k8s.io/v1alpha2", "JobSet", "wide", spec))
+    await until(lambda: follower.placer.root(key))
+    assert "jobsets.jobset.x-k8s.io" in {one.resource.name for one in follower.reflectors()}
+    server.uninstall("jobset.x-k8s.io")
+    await times.awake(lambda: follower.placer.root(key) is None and not follower.problems())
 
 
 def test_a_list_that_breaks_off_removes_nothing() -> None:
@@ -401,3 +368,42 @@ def test_a_list_that_breaks_off_removes_nothing() -> None:
     assert names == {"a", "b", "c"}
     entries.complete()
     assert names == {"a"}
+
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/cks/leases"
+REMEDY = (
+    ": gangs with a placement wait; look at the Pods of the placer, or open all gates by `cks-admission topology "
+    "release`"
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"holderIdentity": "placer-1", "renewTime": 0}, ""),
+        ({"holderIdentity": "placer-1", "renewTime": -40}, ""),
+        ({"holderIdentity": "placer-1", "renewTime": -50}, "placer-1 has not renewed the Lease cks/placer for 50 s"),
+        ({"holderIdentity": "", "renewTime": 0}, "nobody holds the Lease cks/placer"),
+        ({}, "nobody holds the Lease cks/placer"),
+        (None, "there is no Lease cks/placer"),
+    ],
+    ids=["fresh", "late", "stale", "given-up", "empty", "none"],
+)
+async def test_who_holds_the_lease(
+    server: FakeApi, api: Connection, times: Times, spec: dict[str, Any] | None, said: str
+) -> None:
+    """A holder that renews the Lease is a placer; else it is said that gangs wait, with the remedy."""
+    if spec is not None:
+        if "renewTime" in spec:
+            at = times.date + timedelta(seconds=spec["renewTime"])
+            spec = {**spec, "renewTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+        server.put(LEASES, named("placer", spec=spec))
+
+    assert await PlacerLookout(api, "cks", "placer", times.clock).look() == (said and said + REMEDY)
+
+
+async def test_what_cannot_be_found_out_is_no_reason(server: FakeApi, api: Connection, times: Times) -> None:
+    """A missing right or an API server in trouble says nothing about the placer."""
+    server.fail(f"{LEASES}/placer", 403, status(403, "leases is forbidden"))
+
+    assert await PlacerLookout(api, "cks", "placer", times.clock).look() == ""

@@ -104,22 +104,21 @@ HOUR = 3600.0
 PATIENCE = 1800.0
 
 
-class Two(Following):
-    """It follows Namespaces and Nodes."""
-
+class _Two(Following):
     def __init__(self, api: Connection, times: Times) -> None:
         self.namespaces = Reflector(api, NAMESPACE_RESOURCE, NAMESPACES, Cache(name_of, name_of), times.clock)
         self.nodes = Reflector(api, NODE_RESOURCE, NODES, Cache(name_of, name_of), times.clock)
         self.parts = self.namespaces, self.nodes
+        self.ages = WatchAges([self], PATIENCE, times.clock)
 
 
 @pytest.fixture
-async def two(server: FakeApi, api: Connection, times: Times) -> AsyncIterator[Two]:
+async def two(server: FakeApi, api: Connection, times: Times) -> AsyncIterator[_Two]:
     """Two watches that are open; whoever pauses waits until it is woken."""
     for path in (NAMESPACES, NODES):
         server.put(path, named("one"))
     times.patience = 0
-    source = Two(api, times)
+    source = _Two(api, times)
     await source.start()
     for path in (NAMESPACES, NODES):
         await server.watched(path)
@@ -128,24 +127,18 @@ async def two(server: FakeApi, api: Connection, times: Times) -> AsyncIterator[T
     await source.stop()
 
 
-@pytest.fixture
-def ages(two: Two, times: Times) -> WatchAges:
-    """The ages of the two."""
-    return WatchAges([two], PATIENCE, times.clock)
-
-
-async def test_an_age_counts_from_the_last_word(server: FakeApi, ages: WatchAges, two: Two, times: Times) -> None:
+async def test_an_age_counts_from_the_last_word(server: FakeApi, two: _Two, times: Times) -> None:
     """Each kind has an age of its own, which ends with a bookmark; the API server is as silent as the youngest."""
     times.pass_by(100)
     server.send(NODES, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "777"}}})
     await until(lambda: two.nodes.fresh == times.seconds)
     times.pass_by(20)
 
-    assert (dict(ages.ages()), ages.silence()) == ({"namespaces": 120.0, "nodes": 20.0}, 20.0)
-    assert (ages.problems(), ages.unready()) == ([], [])
+    assert (dict(two.ages.ages()), two.ages.silence()) == ({"namespaces": 120.0, "nodes": 20.0}, 20.0)
+    assert (two.ages.problems(), two.ages.unready()) == ([], [])
 
 
-async def test_one_stale_watch_is_told(server: FakeApi, ages: WatchAges, two: Two, times: Times) -> None:
+async def test_one_stale_watch_is_told(server: FakeApi, two: _Two, times: Times) -> None:
     """A watch that is refused for long is a note with its reason, and makes nothing unready: the API server answers."""
     server.fail(NAMESPACES, 403, status(403, "you may not"), times=99)
     times.pass_by(HOUR)
@@ -156,17 +149,17 @@ async def test_one_stale_watch_is_told(server: FakeApi, ages: WatchAges, two: Tw
     await until(lambda: two.namespaces.status == 403)
 
     refusal = f"the API server refused GET {NAMESPACES} at {server.url} (403: you may not)"
-    assert ages.problems() == [f"namespaces: not known to be up to date for 3600 s: {refusal}"]
-    assert ages.unready() == []
+    assert two.ages.problems() == [f"namespaces: not known to be up to date for 3600 s: {refusal}"]
+    assert two.ages.unready() == []
 
 
-async def test_what_is_stale_is_logged_once_a_minute(two: Two, ages: WatchAges, times: Times) -> None:
+async def test_what_is_stale_is_logged_once_a_minute(two: _Two, times: Times) -> None:
     """A stale watch is a line of the log at each look, a minute apart, and its end is one."""
     times.patience = 3
     times.pauses.clear()
     times.pass_by(HOUR)
     with capture_logs() as logs:
-        task = asyncio.create_task(ages.run())
+        task = asyncio.create_task(two.ages.run())
         await until(lambda: len(times.pauses) == 4)
         two.nodes._proved()
         two.namespaces._proved()

@@ -44,13 +44,11 @@ async def running(topologies: Topologies) -> AsyncIterator[None]:
         assert all(task.cancelled() for task in tasks)
 
 
-def install(server: FakeApi, group: str, *versions: str) -> None:
-    """Serve the Topologies of a group."""
+def _install(server: FakeApi, group: str, *versions: str) -> None:
     server.install(group, dict.fromkeys(versions, TOPOLOGY), namespaced=False)
 
 
-def topology(name: str, *keys: str) -> Json:
-    """A Topology as lists have it."""
+def _topology(name: str, *keys: str) -> Json:
     return named(name, spec={"levels": [{"nodeLabel": key} for key in keys]})
 
 
@@ -61,12 +59,12 @@ def known(name: str, source: str, *keys: str) -> Topology:
 
 async def test_both_schedulers(server: FakeApi, topologies: Topologies) -> None:
     """The objects of KAI and of Kueue are known by what they say, sorted by name, KAI's first where names are equal."""
-    install(server, KAI, "v1alpha1")
-    install(server, KUEUE, "v1beta1")
+    _install(server, KAI, "v1alpha1")
+    _install(server, KUEUE, "v1beta1")
     aliased = named("b", spec={"levels": [{"nodeLabel": RACK, "alias": "rack"}, {"nodeLabel": HOSTNAME}]})
-    server.put(KUEUE_PATH, topology("a", ZONE, HOSTNAME))
-    server.put(KUEUE_PATH, topology("b", RACK))
-    server.put(KAI_PATH, topology("c", ZONE))
+    server.put(KUEUE_PATH, _topology("a", ZONE, HOSTNAME))
+    server.put(KUEUE_PATH, _topology("b", RACK))
+    server.put(KAI_PATH, _topology("c", ZONE))
     server.put(KAI_PATH, aliased)
 
     assert not topologies.known
@@ -102,16 +100,16 @@ async def test_grove(server: FakeApi, api: Connection, times: Times, kind: str) 
 
 async def test_the_same_until_something_changes(server: FakeApi, topologies: Topologies, times: Times) -> None:
     """Neither a write that changes no level nor another list makes a new tuple, and an old one never changes."""
-    install(server, KAI, "v1alpha1")
-    install(server, KUEUE, "v1beta1")
-    server.put(KAI_PATH, topology("a", ZONE))
+    _install(server, KAI, "v1alpha1")
+    _install(server, KUEUE, "v1beta1")
+    server.put(KAI_PATH, _topology("a", ZONE))
 
     async with running(topologies):
         await server.watched(KAI_PATH)
         await server.watched(KUEUE_PATH)
         before = topologies.known
 
-        labelled = topology("a", ZONE)
+        labelled = _topology("a", ZONE)
         labelled["metadata"]["labels"] = {"team": "x"}
         server.put(KAI_PATH, labelled)
         server.expired = "event"
@@ -119,23 +117,23 @@ async def test_the_same_until_something_changes(server: FakeApi, topologies: Top
         await times.awake(lambda: len(server.watches(KAI_PATH)) == 3)
         assert (len(server.lists(KAI_PATH)), topologies.known is before) == (2, True)
 
-        server.put(KUEUE_PATH, topology("a", ZONE))
+        server.put(KUEUE_PATH, _topology("a", ZONE))
         await until(lambda: topologies.known is not before)
         assert before == (known("a", "KAI Topology a", ZONE),)
 
 
 async def test_a_kind_that_comes_and_goes(server: FakeApi, topologies: Topologies, times: Times) -> None:
     """A scheduler that is installed, removed and installed again is noticed each time, one beside the other."""
-    install(server, KUEUE, "v1beta1")
-    server.put(KUEUE_PATH, topology("k", ZONE))
+    _install(server, KUEUE, "v1beta1")
+    server.put(KUEUE_PATH, _topology("k", ZONE))
     of_kueue = known("k", "Kueue Topology k", ZONE)
     both = (known("a", "KAI Topology a", RACK), of_kueue)
 
     async with running(topologies):
         await until(lambda: topologies.known == (of_kueue,))
         for _ in range(2):
-            install(server, KAI, "v1alpha1")
-            server.put(KAI_PATH, topology("a", RACK))
+            _install(server, KAI, "v1alpha1")
+            server.put(KAI_PATH, _topology("a", RACK))
             await times.awake(lambda: topologies.known == both)
             await server.watched(KAI_PATH)
 
@@ -147,8 +145,8 @@ async def test_a_kind_that_comes_and_goes(server: FakeApi, topologies: Topologie
 
 async def test_nothing_is_asked_while_watches_work(server: FakeApi, topologies: Topologies, times: Times) -> None:
     """As long as both kinds are followed the API server is not asked again whether it has them."""
-    install(server, KAI, "v1alpha1")
-    install(server, KUEUE, "v1beta1")
+    _install(server, KAI, "v1alpha1")
+    _install(server, KUEUE, "v1beta1")
 
     async with running(topologies):
         await server.watched(KAI_PATH)
@@ -184,15 +182,15 @@ async def test_the_version(
 
 async def test_a_version_that_is_no_longer_served(server: FakeApi, topologies: Topologies, times: Times) -> None:
     """When the cluster is upgraded, what was known stays known until the new version has been listed."""
-    install(server, KUEUE, "v1beta1")
-    server.put(KUEUE_PATH, topology("a", ZONE))
+    _install(server, KUEUE, "v1beta1")
+    server.put(KUEUE_PATH, _topology("a", ZONE))
     seen: list[tuple[Topology, ...]] = []
 
     async with running(topologies):
         await server.watched(KUEUE_PATH)
         server.fail(KUEUE_PATH, 404, "404 page not found", times=99)
-        install(server, KUEUE, "v1beta2")
-        server.put(KUEUE_PATH.replace("v1beta1", "v1beta2"), topology("a", RACK))
+        _install(server, KUEUE, "v1beta2")
+        server.put(KUEUE_PATH.replace("v1beta1", "v1beta2"), _topology("a", RACK))
         server.end(KUEUE_PATH)
 
         def changed() -> bool:
@@ -206,10 +204,10 @@ async def test_a_version_that_is_no_longer_served(server: FakeApi, topologies: T
 
 async def test_an_object_that_cannot_be_read(server: FakeApi, topologies: Topologies) -> None:
     """It is logged and told as a problem; it blocks nothing, the others are known, and it is when it is mended."""
-    install(server, KAI, "v1alpha1")
+    _install(server, KAI, "v1alpha1")
     odd = named("odd", spec={"levels": [{"label": RACK}]})
     server.put(KAI_PATH, odd)
-    server.put(KAI_PATH, topology("fine", ZONE))
+    server.put(KAI_PATH, _topology("fine", ZONE))
     fine = known("fine", "KAI Topology fine", ZONE)
 
     with capture_logs() as logs:
@@ -217,7 +215,7 @@ async def test_an_object_that_cannot_be_read(server: FakeApi, topologies: Topolo
             await server.watched(KAI_PATH)
             await until(lambda: not topologies.unsynced())
             before = topologies.known, topologies.problems()
-            server.put(KAI_PATH, topology("odd", RACK))
+            server.put(KAI_PATH, _topology("odd", RACK))
             await until(lambda: not topologies.problems())
             assert [each.name for each in topologies.known] == ["fine", "odd"]
             server.put(KAI_PATH, odd)
@@ -232,8 +230,8 @@ async def test_an_object_that_cannot_be_read(server: FakeApi, topologies: Topolo
 
 async def test_reasons_until_everything_is_there(server: FakeApi, topologies: Topologies, times: Times) -> None:
     """Before the first answers readiness has a reason for each group, and the cause where one is known."""
-    install(server, KAI, "v1alpha1")
-    server.put(KAI_PATH, topology("a", ZONE))
+    _install(server, KAI, "v1alpha1")
+    server.put(KAI_PATH, _topology("a", ZONE))
     server.fail(f"/apis/{KAI}", 200, "<html>")
     assert topologies.unsynced() == [
         f"Topology of {group}: not known yet whether it is served: waiting for the API server" for group in (KAI, KUEUE)
@@ -253,7 +251,7 @@ async def test_reasons_until_everything_is_there(server: FakeApi, topologies: To
 
 async def test_a_missing_right(server: FakeApi, topologies: Topologies) -> None:
     """Where the service may not look at topologies, readiness says so, and which right is to be granted."""
-    install(server, KAI, "v1alpha1")
+    _install(server, KAI, "v1alpha1")
     server.fail(KAI_PATH, 403, status(403, "you may not"), times=9)
 
     async with running(topologies):
@@ -275,20 +273,11 @@ async def test_what_is_installed_later_is_no_reason_to_wait(
         await until(lambda: len(times.pauses) == 2)
         assert (topologies.known, topologies.unsynced(), topologies.problems()) == ((), [], [])
         assert times.pauses == [LOOK_AGAIN_SECONDS] * 2
-        install(server, KAI, "v1alpha1")
+        _install(server, KAI, "v1alpha1")
         server.fail(KAI_PATH, 403, status(403, "you may not"), times=9)
         await times.awake(topologies.problems)
 
         assert topologies.unsynced() == []
-
-
-NOTHING: list[Json] = [
-    {},
-    {"devices": None},
-    {"devices": {"requests": None}},
-    {"devices": {"requests": [{"exactly": None, "firstAvailable": None}]}},
-    {"devices": {"requests": [{"exactly": {"deviceClassName": ""}}]}},
-]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +303,14 @@ async def test_follows_each_version(
     server.put(f"{base}/resourceclaimtemplates", named("template", namespace="team", spec={"spec": spec}))
     server.put(f"{base}/deviceclasses", named("gpu", spec={"extendedResourceName": "example.com/gpu"}))
     server.put(f"{base}/deviceclasses", named("nic", spec={}))
-    for number, nothing in enumerate(NOTHING):
+    nothings: list[Json] = [
+        {},
+        {"devices": None},
+        {"devices": {"requests": None}},
+        {"devices": {"requests": [{"exactly": None, "firstAvailable": None}]}},
+        {"devices": {"requests": [{"exactly": {"deviceClassName": ""}}]}},
+    ]
+    for number, nothing in enumerate(nothings):
         server.put(f"{base}/resourceclaims", named(f"claim-{number}", namespace="team", spec=nothing))
     devices = Devices(api, times.clock)
     task = asyncio.create_task(devices.run())

@@ -1,12 +1,14 @@
-"""Parameters of policies: which references share a watch, and what is known of them."""
+"""Parameters of policies: which references share a watch, what is known of them; ConfigMaps with policies."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from support.api.fakeapi import FakeApi, Json, named, status
+from support.api.fakeapi import Failure, FakeApi, Json, named, status
 from support.api.times import Times
 from support.patience import PATIENCE, until
 
@@ -14,8 +16,12 @@ from policies.admissionpolicy.evaluation.inputs import KnownParameters, Paramete
 from policies.admissionpolicy.model import ParamKind
 from policies.engine.interruption import FactUnavailable, Missing
 from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.kubernetes.release import NEWEST
 from webhook.cluster.api.client import Connection
 from webhook.cluster.watches.parameters import ClusterParameters, plan
+from webhook.cluster.watches.policies import REFUSED, PolicyMaps
+from webhook.sources import policyset
+from webhook.sources.policyset import ConfigMaps
 
 CONFIG_MAP = ParamKind(api_version="v1", kind="ConfigMap")
 LARGE = SelectorRequirement("size", "In", ("l",))
@@ -52,10 +58,7 @@ def key(namespace: str = "", name: str = "", *requirements: SelectorRequirement)
             [key(f"ns-{n}", "", LARGE, *([RED] if n else [])) for n in range(9)],
             {"every ConfigMap with labels 'size in (l)'": 9},
         ),
-        (
-            [*(key(f"ns-{n}", "", LARGE) for n in range(9)), key("x", "y")],
-            {"every ConfigMap": 10},
-        ),
+        ([*(key(f"ns-{n}", "", LARGE) for n in range(9)), key("x", "y")], {"every ConfigMap": 10}),
     ],
 )
 def test_few_watches_that_are_narrow(keys: list[ParametersKey], watches: dict[str, int]) -> None:
@@ -98,8 +101,7 @@ def values(parameters: ClusterParameters, key: ParametersKey) -> list[str]:
     return [str(one["data"]["a"]) for one in parameters.known(key).objects]
 
 
-async def followed(parameters: ClusterParameters, *keys: ParametersKey) -> None:
-    """Follow, and wait until all is known."""
+async def _followed(parameters: ClusterParameters, *keys: ParametersKey) -> None:
     await parameters.follow(keys)
     await until(lambda: not parameters.unsynced())
 
@@ -127,7 +129,7 @@ async def test_unknown_until_the_first_list(server: FakeApi, parameters: Cluster
 async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
     """Once an object is known it stays so while the API server fails; the failure is a problem."""
     server.put(TEAM_MAPS, config_map("five", "5"))
-    await followed(parameters, FIVE)
+    await _followed(parameters, FIVE)
     await server.watched(TEAM_MAPS)
 
     server.fail(TEAM_MAPS, 500, "oops", times=99)
@@ -182,7 +184,7 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
     server.put(TEAM_MAPS, config_map("five", "5"))
     server.put(MAPS, named("six", data={"a": "6"}))
     server.put(LIMITS, named("five"))
-    await followed(parameters, FIVE, limit)
+    await _followed(parameters, FIVE, limit)
     await server.watched(TEAM_MAPS)
 
     await parameters.follow([FIVE, six])
@@ -194,7 +196,7 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
         with pytest.raises(Missing):
             parameters.known(dropped)
     assert len(server.lists(TEAM_MAPS)) == 1
-    await until(lambda: tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
+    await until(lambda: _tasks() == {"paramKind ConfigMap", "parameters: ConfigMap five in namespace team"})
 
 
 async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterParameters) -> None:
@@ -202,23 +204,94 @@ async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterPara
     spaces = [key(f"team-{n}", f"limits-{n}") for n in range(6)]
     server.put(TEAM_MAPS, config_map("five", "5"))
     server.put(MAPS, config_map("five", "6"))
-    await followed(parameters, FIVE)
+    await _followed(parameters, FIVE)
     server.slow.add(MAPS)
     await parameters.follow([FIVE, *spaces[:5]])
     await until(lambda: any(seen.path == MAPS for seen in server.seen))
     assert values(parameters, FIVE) == ["5"]
     wide = {"paramKind ConfigMap", "parameters: every ConfigMap"}
-    assert tasks() == {*wide, "parameters: ConfigMap five in namespace team"}
+    assert _tasks() == {*wide, "parameters: ConfigMap five in namespace team"}
     with pytest.raises(Missing):
         parameters.known(spaces[0])
 
     server.slow.clear()
     await parameters.follow([FIVE, *spaces])  # the list that is never answered belongs to another watch now
-    await until(lambda: tasks() == wide)
+    await until(lambda: _tasks() == wide)
     assert values(parameters, FIVE) == ["6"]
 
 
-def tasks() -> set[str]:
-    """The tasks that follow parameters."""
+def _tasks() -> set[str]:
     names = {task.get_name() for task in asyncio.all_tasks()}
     return {name for name in names if name.startswith("param")}
+
+
+OWN_MAPS = "/api/v1/namespaces/cks/configmaps"
+EVENTS = "/api/v1/namespaces/cks/events"
+
+
+def _config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "data": data}
+
+
+async def _followed(api: Connection, times: Times) -> PolicyMaps:
+    maps = PolicyMaps(api, "cks", times.clock)
+    await maps.start()
+    await maps.changed.wait()
+    return maps
+
+
+def _told(server: FakeApi) -> list[tuple[str, Any]]:
+    """The writes: path, and the annotation or the Event's type and message."""
+    bodies = [(seen.path, json.loads(seen.body)) for seen in server.seen if seen.method != "GET"]
+    return [
+        (path, (body["type"], body["message"]) if path == EVENTS else body["metadata"]["annotations"][REFUSED])
+        for path, body in bodies
+    ]
+
+
+async def test_keys_are_files(server: FakeApi, api: Connection, times: Times) -> None:
+    """Each ConfigMap is a source of its own with a version of its data; one without a file says what it lacks."""
+    server.put(OWN_MAPS, _config_map("empty", notes="x"))
+    server.put(OWN_MAPS, _config_map("good", **{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"}))
+    maps = await _followed(api, times)
+
+    found = await policyset.read(await ConfigMaps(maps).units(NEWEST), NEWEST)
+    await maps.stop()
+
+    assert {name: (len(content.parts), content.problem) for name, content in found.items()} == {
+        "ConfigMap cks/empty": (0, "ConfigMap empty: no key of its data ends in .yaml, .yml, .json"),
+        "ConfigMap cks/good": (1, ""),
+    }
+
+
+async def test_what_could_not_be_told_is_told_later(server: FakeApi, api: Connection, times: Times) -> None:
+    """A refusal that the API server did not take is told again; the next one that looks finds it told."""
+    server.put(OWN_MAPS, _config_map("team", **{"a.yaml": "{}"}))
+    maps = await _followed(api, times)
+    server.failures.append(Failure(f"{OWN_MAPS}/team", 503, status(503, "busy"), 1))
+
+    await maps.report("team", "a.yaml:1:1: wrong")
+    await maps.report("team", "a.yaml:1:1: wrong")
+    await maps.report("gone", "a.yaml:1:1: wrong")
+    await maps.stop()
+
+    refused = "a.yaml:1:1: wrong"
+    assert _told(server) == [(f"{OWN_MAPS}/team", refused)] * 2 + [(EVENTS, ("Warning", refused))]
+
+
+async def test_a_warning_about_a_file(server: FakeApi, api: Connection, times: Times) -> None:
+    """The ConfigMap with a policy's file gets an Event, one in an hour by its name; other files get none."""
+    server.put(OWN_MAPS, _config_map("good", **{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"}))
+    maps = await _followed(api, times)
+    for seconds in (0, 1, 3600):
+        times.pass_by(seconds)
+        for file in ("good/a.yaml", "good/b.yaml", "policies/a.yaml"):
+            await maps.warn(file, "PolicySlow", "Policy x is slow.")
+    await maps.stop()
+
+    events = [json.loads(seen.body) for seen in server.seen if seen.method == "POST"]
+    assert {(event["reason"], event["type"], event["message"]) for event in events} == {
+        ("PolicySlow", "Warning", "Policy x is slow.")
+    }
+    assert [event["involvedObject"]["name"] for event in events] == ["good"] * 3
+    assert len({event["metadata"]["name"] for event in events}) == 2

@@ -48,7 +48,6 @@ class _Walk(PeriodicCheck):
         self.due, self.outcomes, self.rests, self.times = due, list(outcomes), 0, times
 
     async def look(self) -> None:
-        """Raise the next outcome, if it is an error."""
         if outcome := self.outcomes.pop(0):
             raise outcome
 
@@ -59,7 +58,6 @@ class _Walk(PeriodicCheck):
         self.rests += 1
 
     async def end(self) -> None:
-        """Ask as often as there are answers."""
         self.times.patience = len(self.due)
         task = asyncio.create_task(self.run())
         await until(lambda: self.times.patience < 0)
@@ -109,7 +107,6 @@ class _Look:
 
     @property
     def flawed(self) -> dict[str, float]:
-        """The metric."""
         samples = next(iter(self.metrics.placing.flawed.collect())).samples
         return {sample.labels["kind"]: sample.value for sample in samples}
 
@@ -217,10 +214,7 @@ _UNKNOWN = {(name,): 0 for name in ("end_timestamp_seconds", "duration_seconds",
 
 
 async def test_what_was_left_is_shown(server: FakeApi, api: Connection, times: Times) -> None:
-    """The parts of an audit, left one after the other, are shown together; before them, since when there could be one.
-
-    Who leads no more shows nothing.
-    """
+    """The parts of an audit, left one after the other, are shown together; before and after, nothing but since when."""
     _audited(server)
     metrics = Metrics()
     look = AuditCheck(leader(api, lambda: _SETTINGS, metrics, times.clock))

@@ -99,11 +99,8 @@ async def test_an_end_within_one_glance_is_seen(server: WebhookApi, webhooks: We
 
 Send = Callable[[Connection], Awaitable[Any]]
 NAMES = dict.fromkeys(CONFIGURATIONS, "mine")
-
-
-def made(kind: str) -> dict[str, Any]:
-    """A webhook configuration."""
-    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "mine"}, "webhooks": []}
+HEAD = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "mine"}, "webhooks": []}
+WANTED = {**HEAD, "kind": "MutatingWebhookConfiguration"}
 
 
 async def test_owner(server: FakeApi, api: Connection) -> None:
@@ -129,19 +126,13 @@ MINE = f"{MUTATING}/mine"
             "; a ClusterRole must allow the service's account to get it",
         ),
         (
-            lambda api: write(api, made("MutatingWebhookConfiguration")),
+            lambda api: write(api, WANTED),
             f"PATCH {MINE}",
             403,
             f"{OWN} written",
             f"; {RIGHT.format('patch and create')}",
         ),
-        (
-            lambda api: write(api, made("MutatingWebhookConfiguration")),
-            f"PATCH {MINE}",
-            422,
-            f"{OWN} written",
-            "",
-        ),
+        (lambda api: write(api, WANTED), f"PATCH {MINE}", 422, f"{OWN} written", ""),
         (lambda api: remove(api, NAMES), f"DELETE {MINE}", 403, f"{OWN} removed", f"; {RIGHT.format('delete')}"),
         # What may not be announced is not deleted: a running service would put it back.
         (lambda api: unregister(api, NAMES), f"PATCH {MINE}", 403, f"{OWN} annotated", f"; {RIGHT.format('patch')}"),
@@ -165,8 +156,8 @@ async def test_what_fails_is_named(
 @pytest.mark.parametrize(
     "send",
     [
-        lambda api: write(api, made("Secret")),
-        lambda api: write(api, made("Secret"), replaces=True),
+        lambda api: write(api, {**HEAD, "kind": "Secret"}),
+        lambda api: write(api, {**HEAD, "kind": "Secret"}, replaces=True),
         lambda api: read(api, "Secret", "mine"),
         lambda api: remove(api, {"Secret": "mine"}),
         lambda api: unregister(api, {"Secret": "mine"}),
@@ -181,24 +172,8 @@ async def test_another_kind(server: FakeApi, api: Connection, send: Send) -> Non
     assert server.seen == []
 
 
-async def test_unregister(server: FakeApi, api: Connection) -> None:
-    """Both are announced to go before the first goes, so that a running service lets them; absent ones are no error."""
-    paths = [f"{path}/mine" for path in (MUTATING, VALIDATING)]
-    for path in (MUTATING, VALIDATING):
-        server.put(path, {"metadata": {"name": "mine"}, "webhooks": []})
-
-    assert await unregister(api, NAMES) == [f"{kind}/mine" for kind in CONFIGURATIONS]
-    assert await unregister(api, NAMES) == []
-    assert [(seen.method, seen.path) for seen in server.seen[:4]] == [
-        (method, path) for method in ("PATCH", "DELETE") for path in paths
-    ]
-
-
 def test_a_replica_is_ready_once_it_knows_what_it_is_asked(times: Times) -> None:
-    """While an unknown entry is there the reason names its path; then API servers get a few seconds to hear of it.
-
-    An entry that comes later answers 503 on one path, and takes no replica away from the others.
-    """
+    """The reason names an unknown path, then gives API servers a few seconds; a later entry makes nobody unready."""
     was_ready = False
     webhooks: Any = SimpleNamespace(unsynced=lambda: ["not listed yet"])
     unready = recognition(webhooks, lambda: {"/old"}, lambda: was_ready, lambda: times.seconds)

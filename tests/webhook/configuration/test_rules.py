@@ -1,4 +1,4 @@
-"""From the settings to the rules in force."""
+"""From the settings to the rules in force, and to those about topologies."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -6,32 +6,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.builders import Json, at, daemon_set, deployment, pod, request, resource
 from support.service.reviews import RESERVED, TODAY
+from support.service.servers import default_rules
 
 from policies.engine.engine import mutate, validate
-from policies.engine.facts import Node, StaticFacts, Taint
-from policies.engine.match import LabelSelector, SelectorRequirement
+from policies.engine.facts import Node, References, StaticFacts, Taint
+from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.request import AdmissionRequest
-from policies.engine.rule import PolicyException, Rule, RuleSet
+from policies.engine.rule import POLICY_GROUPS, FailurePolicy, Hook, PolicyException, Rule
+from policies.objects.workload import workload
+from policies.podspec import Accelerators
+from policies.topology.template import Default, Options, Permission, Schedulers
+from policies.topology.topology import BUILT_IN, Level, Topology
 from webhook.configuration import rules
-from webhook.configuration.settings import Settings
+from webhook.configuration.settings import Settings, SettingsError
 
 _FACTS = StaticFacts(TODAY, {"gold": {"tier": "gold"}, "lead": {"tier": "lead"}})
 
 
-def _rules(**settings: Any) -> RuleSet:
-    return rules.build(Settings.model_validate(settings))
-
-
 def _rule(name: str, **settings: Any) -> Rule:
-    (found,) = (rule for rule in _rules(**settings).rules if rule.name == name)
+    (found,) = (rule for rule in default_rules(**settings).rules if rule.name == name)
     return found
 
 
 def _verdicts(asked: AdmissionRequest, **settings: Any) -> Json:
     """Each rule's verdict at /validate."""
-    return {decision.rule: decision.verdict for decision in validate(asked, _rules(**settings), _FACTS).decisions}
+    return {
+        decision.rule: decision.verdict for decision in validate(asked, default_rules(**settings), _FACTS).decisions
+    }
 
 
 _ALL = ["labels", "guard", "topology", "topology-objects", "tolerations", "sunk", "selectors"]
@@ -52,7 +56,7 @@ def test_the_default_rules() -> None:
     """Their actions, order and hooks are those in rules.txt: the guard of labels fails closed, all else fails open."""
     recorded = Path(__file__).with_name("rules.txt").read_text(encoding="utf-8")
 
-    assert [line for rule in _rules().rules for line in _lines(rule)] == recorded.splitlines()
+    assert [line for rule in default_rules().rules for line in _lines(rule)] == recorded.splitlines()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_the_default_rules() -> None:
 )
 def test_a_rule_that_is_off_is_not_there(settings: Json, off: set[str]) -> None:
     """An action of off takes a rule out, and its group with the last rule of it."""
-    found = _rules(**settings)
+    found = default_rules(**settings)
     left = [name for name in _ALL if name not in off]
     groups = {name: {name} for name in ("labels", "guard")} | {"topology-objects": {"topologies"}}
 
@@ -202,7 +206,7 @@ def test_accelerators_come_from_the_settings() -> None:
     settings = {"tolerations": {"accelerators": {"resources": ["example.org/npu-*"], "deviceClasses": []}}}
 
     for limits, patched in (({"example.org/npu-2": 1}, False), ({"nvidia.com/gpu": 1}, True)):
-        answer = mutate(request(pod(limits)), _rules(**settings), _FACTS)
+        answer = mutate(request(pod(limits)), default_rules(**settings), _FACTS)
         assert bool(answer.operations) is patched
 
 
@@ -214,7 +218,9 @@ def test_sunk_takes_its_nodes_and_hash_from_the_settings() -> None:
     }
     facts = StaticFacts(TODAY, cluster_nodes=(Node("n", {"pool": "s"}, (Taint("x", "NoSchedule"),)),))
 
-    answer = mutate(request(daemon_set(tolerations=[])), _rules(tolerations={"action": "off"}, **settings), facts)
+    answer = mutate(
+        request(daemon_set(tolerations=[])), default_rules(tolerations={"action": "off"}, **settings), facts
+    )
 
     assert [operation["value"] for operation in answer.operations] == [
         {"key": "sunk.coreweave.com/lock", "operator": "Equal", "value": "true"},
@@ -229,7 +235,7 @@ def test_workloads_of_the_configuration_are_guarded() -> None:
     row = {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"]}
     train = resource("example.org/v1", "Train", at("spec.pods[1].template.metadata.labels", RESERVED))
 
-    answer = validate(request(train), _rules(workloads=[row]), _FACTS)
+    answer = validate(request(train), default_rules(workloads=[row]), _FACTS)
 
     assert [violation.path for violation in answer.decisions[0].violations] == ["spec.pods[1].template.metadata.labels"]
     assert _verdicts(request(train)) == {"labels": "admit"}
@@ -262,10 +268,270 @@ def test_exceptions_are_handed_over_whole() -> None:
 
     selector = LabelSelector((SelectorRequirement("app", "In", ("train",)),))
     expected = {name: value for name, value in fields.items() if name != "objectSelector"}
-    assert _rules(exceptions=[fields]).exceptions == (
+    assert default_rules(exceptions=[fields]).exceptions == (
         PolicyException("exceptions[0]", **expected, object_selector=selector),
     )
     off = {**{rule: {"action": "off"} for rule in ("topology", "selectors")}, "guard": {"namespaces": "off"}}
     for until, verdict in ((TODAY, "excepted"), (date(2026, 2, 28), "deny")):
         exceptions = [{**fields, "until": until}]
         assert _verdicts(asked, exceptions=exceptions, **off) == {"labels": verdict}
+
+
+_TOPOLOGY, _REQUIRED = "kai.scheduler/topology", "kai.scheduler/topology-required-placement"
+_NO_RACK: Json = {"annotations": {_TOPOLOGY: "coreweave", _REQUIRED: "rak"}}
+_HALLS: Json = {"name": "halls", "levels": ["example.org/site", {"nodeLabel": "example.org/hall", "alias": "room"}]}
+_SITE, _HALL = (
+    Level("example.org/site", ("example.org/site",)),
+    Level("example.org/hall", ("example.org/hall",), "room"),
+)
+_FILE = """\
+apiVersion: kai.scheduler/v1alpha1
+kind: Topology
+metadata: {name: halls}
+spec:
+  levels:
+  - nodeLabel: example.org/site
+  - nodeLabel: example.org/hall
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are in a directory of their own."""
+    monkeypatch.chdir(tmp_path)
+    Path("halls.yaml").write_text(_FILE, encoding="utf-8")
+
+
+def _settings(*, workloads: Any = (), **topology: Any) -> Settings:
+    return Settings.model_validate({"topology": topology, "workloads": workloads, "selectors": {"action": "off"}})
+
+
+def _about_topologies(name: str = "topology", **settings: Any) -> Rule:
+    (found,) = (rule for rule in rules.build(_settings(**settings)).rules if rule.name == name)
+    return found
+
+
+def _hooks(rule: Rule) -> dict[str, Hook]:
+    return {hook.phase: hook for hook in rule.hooks}
+
+
+def test_the_topologies_that_there_are() -> None:
+    """Those of the configuration come first, then those of files, then the built-in ones, each with all it has."""
+    requirement = {"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]}
+    own = {**_HALLS, "name": "own", "nodeRequirement": requirement, "pool": {"matchLabels": {"pool": "x"}}}
+
+    found = rules.topologies(_settings(topologies=[own, {**_HALLS, "name": "plain"}], files=["halls.yaml"]))
+
+    assert list(found.by_name.values()) == [
+        Topology(
+            "own",
+            (_SITE, _HALL),
+            requirement=LabelSelector((SelectorRequirement("a", "In", ("b",)), SelectorRequirement("c", "Exists"))),
+            pool=LabelSelector((SelectorRequirement("pool", "In", ("x",)),)),
+            source="topology.topologies[0] of the configuration",
+        ),
+        Topology("plain", (_SITE, _HALL), source="topology.topologies[1] of the configuration"),
+        Topology(
+            "halls", (_SITE, Level("example.org/hall", ("example.org/hall",))), source="halls.yaml:1", objects=("KAI",)
+        ),
+        *BUILT_IN,
+    ]
+    assert found.clashes == ()
+
+
+def test_a_topology_that_is_defined_twice_alike_is_one() -> None:
+    """The same levels in the configuration and in a file are one topology, which knows both places."""
+    found = rules.topologies(_settings(topologies=[_HALLS], files=["halls.yaml"]))
+
+    assert found.find("halls") == Topology(
+        "halls", (_SITE, _HALL), source="topology.topologies[0] of the configuration; halls.yaml:1", objects=("KAI",)
+    )
+
+
+_CONTRADICTIONS: dict[str, Json] = yaml.safe_load(
+    Path(__file__).with_name("contradictions.yaml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("case", _CONTRADICTIONS)
+def test_settings_that_contradict_each_other(case: str) -> None:
+    """Each clash is named with both places, and each mistake in files as it is, on a line."""
+    row = _CONTRADICTIONS[case]
+
+    with pytest.raises(SettingsError) as caught:
+        rules.build(Settings.model_validate(row["settings"]))
+
+    assert str(caught.value).splitlines() == row["errors"]
+
+
+def test_every_setting_reaches_the_rule() -> None:
+    """What the rule knows of its options is what the configuration says."""
+    settings = Settings.model_validate(
+        {
+            "topology": {
+                "preferredNotMoreSpecific": "warn",
+                "unapplied": "deny",
+                "autoscaling": "off",
+                "placement": [{"topologies": ["aws*"], "ways": ["gate"]}],
+                "workloadScheduling": "on",
+                "topographPrefixes": ["example.org/"],
+                "default": {
+                    "topology": "halls",
+                    "preferred": "room",
+                    "namespaceSelector": {"matchLabels": {"tier": "gold"}},
+                },
+                "poolKeys": ["example.org/pool"],
+                "schedulers": {"reading": ["gang-*"], "labels": ["example.org/queue"], "ignoring": ["slurm-*"]},
+            },
+            "tolerations": {"accelerators": {"resources": ["example.org/npu"], "deviceClasses": ["npu.example.org"]}},
+        }
+    )
+    found = rules.topology_options(settings, clustered=False)
+
+    assert found == Options(
+        found.workloads,
+        Schedulers(("gang-*",), ("example.org/queue",), ("slurm-*",)),
+        Accelerators(("example.org/npu",), ("npu.example.org",)),
+        Default("halls", "room", LabelSelector((SelectorRequirement("tier", "In", ("gold",)),))),
+        "warn",
+        "deny",
+        ("example.org/pool",),
+        (Permission(("aws*",), ways=("gate",)),),
+        "off",
+        schedules=True,
+        topograph=("example.org/",),
+        clustered=False,
+    )
+    defaults = rules.topology_options(Settings())
+    assert defaults == Options(defaults.workloads)
+
+
+def test_pod_groups_are_asked_about_where_kubernetes_may_place() -> None:
+    """With workloadScheduling on, new PodGroups are asked about, and only then."""
+    on = Settings.model_validate({"topology": {"workloadScheduling": True}})
+    resources = (ResourceRule(("CREATE",), ("scheduling.k8s.io",), ("podgroups",), ("*",)),)
+
+    def asked(settings: Settings) -> list[tuple[str, object]]:
+        rule = next(rule for rule in rules.build(settings).rules if rule.name == "topology")
+        return [(hook.phase, hook.resources) for hook in rule.hooks if hook.group == "gangs"]
+
+    assert (asked(on), asked(Settings())) == ([("mutate", resources)], [])
+    assert rules.topology_options(on).schedules
+
+
+_KINDS = [
+    {"group": "example.org", "kind": "Train", "templates": ["spec.pods[*].template"], "changes": "always"},
+    {"group": "example.org", "kind": "Policy", "templates": ["spec.template"], "changes": "suspended"},
+    {"group": "example.org", "kind": "Gateway", "templates": ["spec.template"], "jobs": ["spec.job"]},
+    {"group": "example.com", "kind": "Index", "templates": ["spec.template"], "changes": "never"},
+    {"group": "example.com", "kind": "Labelled", "nodeLabels": ["spec.labels"]},
+]
+
+
+def test_configured_workloads_are_among_those_of_the_rule() -> None:
+    """Kinds of the configuration count with when their templates may change; those without pod templates do not."""
+    built_in = rules.topology_options(Settings()).workloads
+    found = rules.topology_options(Settings.model_validate({"workloads": _KINDS})).workloads
+
+    assert {key: row for key, row in found.items() if key not in built_in} == {
+        ("example.org", "Train"): workload("example.org", "Train", ["spec.pods[*].template"], changes="always"),
+        ("example.org", "Policy"): workload("example.org", "Policy", ["spec.template"], changes="suspended"),
+        ("example.org", "Gateway"): workload(
+            "example.org", "Gateway", ["spec.template"], jobs=["spec.job"], changes="create"
+        ),
+        ("example.com", "Index"): workload("example.com", "Index", ["spec.template"], changes="never"),
+    }
+    assert {("compute.coreweave.com", "NodePool"), ("apps", "ControllerRevision")}.isdisjoint(found)
+
+
+def test_configured_workloads_are_asked_about() -> None:
+    """The API server is asked about their resources: on changes only where their templates may be written at all."""
+    hooks = _hooks(_about_topologies(workloads=_KINDS))
+    writes = ("CREATE", "UPDATE")
+    org = ResourceRule(writes, ("example.org",), ("trains", "policies", "gateways"))
+
+    assert [rule for rule in hooks["mutate"].resources if "example" in rule.groups[0]] == [org]
+    assert [rule for rule in hooks["validate"].resources if "example" in rule.groups[0]] == [
+        org,
+        ResourceRule(writes, ("example.com",), ("indexes",)),
+    ]
+    for hook in hooks.values():
+        assert "['example.org/Train']" in hook.conditions[0].expression
+
+
+@pytest.mark.parametrize("action", ["deny", "warn", "audit"])
+@pytest.mark.parametrize("unapplied", ["deny", "warn"])
+def test_an_action_decides_what_a_wrong_placement_leads_to(action: str, unapplied: str) -> None:
+    """The same placement is refused, warned of or only written down; the rule fails closed where it refuses all."""
+    policy: FailurePolicy = "Fail" if (action, unapplied) == ("deny", "deny") else "Ignore"
+    settings = {"action": action, "unapplied": unapplied}
+    asked = request(deployment(metadata=_NO_RACK))
+
+    answer = validate(asked, rules.build(_settings(**settings)), _FACTS, POLICY_GROUPS[policy])
+
+    assert {decision.rule: decision.verdict for decision in answer.decisions} == {"topology": action}
+    hooks = _hooks(_about_topologies(**settings))
+    assert (hooks["mutate"].failure_policy, hooks["validate"].failure_policy) == ("Ignore", policy)
+
+
+@pytest.mark.parametrize(
+    ("action", "deletion", "verdict", "policy"),
+    [
+        ("deny", "deny", "deny", "Fail"),
+        ("deny", "warn", "warn", "Ignore"),
+        ("deny", "audit", "audit", "Ignore"),
+        ("warn", "deny", "warn", "Ignore"),
+        ("deny", "off", "", "Ignore"),
+    ],
+)
+def test_what_a_deletion_leads_to(action: str, deletion: str, verdict: str, policy: str) -> None:
+    """Deleting a topology that workloads name is refused, warned of or only written down, and fails accordingly."""
+    settings = {"action": action, "deletion": deletion}
+    asked = request(
+        old=resource("kueue.x-k8s.io/v1beta1", "Topology", name="halls"), resource="topologies", namespace=""
+    )
+    facts = StaticFacts(TODAY, naming={"halls": References(("Job default/train",))})
+
+    answer = validate(asked, rules.build(_settings(**settings)), facts)
+
+    assert [(one.rule, one.verdict) for one in answer.decisions] == [("topology-objects", verdict)] * bool(verdict)
+    assert [hook.failure_policy for hook in _about_topologies("topology-objects", **settings).hooks] == [policy]
+
+
+@pytest.mark.parametrize(
+    ("default", "conditions"),
+    [
+        pytest.param({}, ["topology-is-mentioned"], id="none"),
+        pytest.param({"preferred": "rack"}, ["topology-is-mentioned"], id="a-level-of-no-topology"),
+        pytest.param({"topology": "coreweave", "preferred": ""}, ["topology-is-mentioned"], id="a-topology-alone"),
+        pytest.param({"topology": "coreweave"}, [], id="the-lowest-level"),
+        pytest.param({"topology": "coreweave", "preferred": "rack"}, [], id="a-level"),
+    ],
+)
+def test_a_default_placement_is_asked_about_everywhere(default: Json, conditions: list[str]) -> None:
+    """Where workloads without annotations are placed as well, no match condition may hide them."""
+    for hook in _about_topologies(default=default).hooks:
+        assert [condition.name for condition in hook.conditions] == conditions
+
+
+def test_kinds_that_nobody_reads_annotations_of_are_asked_about() -> None:
+    """A warning needs to be asked for; a kind that the configuration names is asked about as such."""
+    kinds = {
+        rule.resources
+        for rule in _hooks(_about_topologies())["validate"].resources
+        if rule.groups == ("apps.nvidia.com",)
+    }
+
+    assert kinds == {("nimservices",)}
+    row = {"group": "apps.nvidia.com", "kind": "NIMService", "templates": ["spec.template"]}
+    hooks = _hooks(_about_topologies(workloads=[row]))
+    assert sum("nimservices" in rule.resources for rule in hooks["validate"].resources) == 1
+
+
+@pytest.mark.parametrize(
+    "preferred", ["lowest", "", "rack", "node.coreweave.cloud/rack", "superpod=3", "superpod in (3, 4)"]
+)
+def test_a_default_level_may_be_written_as_in_an_annotation(preferred: str) -> None:
+    """Each form of a placement is one for the default; of a topology of the cluster nothing is known beforehand."""
+    for topology in ("coreweave", "of-the-cluster"):
+        assert _about_topologies(default={"topology": topology, "preferred": preferred}).name == "topology"

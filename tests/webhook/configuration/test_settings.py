@@ -1,16 +1,21 @@
-"""The configuration: its defaults, every key of it, its mistakes, and what the command line may change."""
+"""The configuration: defaults, keys, mistakes, the command line, its reference, and which process takes what of it."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 from support.builders import Json
 
+from webhook.configuration.roles import of_manager, of_replica
 from webhook.configuration.rulesettings import PackSettings, PacksSettings
 from webhook.configuration.settings import Settings, SettingsError
-from webhook.configuration.settingsfile import override, read, reference
+from webhook.configuration.settingsfile import WIDTH, override, read, reference
 from webhook.sources import packfiles
 
 _DEFAULTS: Json = Settings().model_dump(by_alias=True)
@@ -175,14 +180,6 @@ def test_a_mistake_is_named_with_what_was_found(tmp_path: Path, text: str, error
     assert _errors(tmp_path, text) == errors
 
 
-@pytest.mark.parametrize("day", ["2026-02-31", "2026-13-01", "0000-01-01"])
-def test_a_day_that_does_not_exist_is_an_error(tmp_path: Path, day: str) -> None:
-    """A date that no calendar has is a mistake in line 4 and not the end of the tool."""
-    (error,) = _errors(tmp_path, f"exceptions:\n- rules: [labels]\n  reason: why\n  until: {day}\n")
-
-    assert error.startswith("4:")
-
-
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A missing file and a directory in its place are errors with their cause, bytes that are no text with theirs."""
     for path, cause in ((tmp_path / "none.yaml", "No such file or directory"), (tmp_path, "Is a directory")):
@@ -231,3 +228,97 @@ def test_packs_are_on_unless_all_are_off() -> None:
     packs = [Settings.model_validate({"packs": given}).packs for given in ({}, every, one)]
     assert [pack.is_on for pack in packs] == [True, False, True]
     assert [pack.mode for pack in packs[0].by_name.values()] == ["warn"] * len(every)
+
+
+_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
+
+
+def test_the_reference_reads_back_to_the_defaults(tmp_path: Path) -> None:
+    """What is printed as the reference is a configuration file that changes nothing."""
+    file = tmp_path / "cks.yaml"
+    file.write_text(reference(), encoding="utf-8")
+
+    assert read(file) == Settings()
+
+
+def test_the_page_shows_the_reference() -> None:
+    """docs/reference/configuration.md holds the reference, word for word, in its one block of YAML that is so long."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", _PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+    assert blocks.count(reference()) == 1
+
+
+def _keys(model: type[BaseModel], at: str = "") -> Iterator[tuple[str, str]]:
+    """Every key of a model and the models in it, with its description."""
+    for field in model.model_fields.values():
+        yield f"{at}{field.alias}", field.description or f"no description of {at}{field.alias}"
+        for inner in _models(field.annotation):
+            yield from _keys(inner, f"{at}{field.alias}.")
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from _models(argument)
+
+
+def test_every_key_is_explained() -> None:
+    """Each key stands in the reference behind its own description, those of list entries too."""
+    lines = [line.strip().lstrip("# ") for line in reference().splitlines()]
+
+    for key, description in _keys(Settings):
+        name = key.rpartition(".")[2]
+        assert any(line == f"{name}:" or line.startswith(f"{name}: ") for line in lines), key
+        assert " ".join(description.split()) in " ".join(lines), key
+
+
+def test_lines_are_short() -> None:
+    """The reference can be read without scrolling sideways."""
+    assert [line for line in reference().splitlines() if line.lstrip()[:1] == "#" and len(line) > WIDTH] == []
+
+
+APART: dict[str, Any] = {
+    "cluster": {"inCluster": True},
+    "manage": {"apart": True, "secret": "leaf"},
+    "tls": {"secret": "ca", "certFile": "tls/tls.crt", "keyFile": "tls/tls.key", "clientCaFile": "clients.crt"},
+    "registration": {"apply": True, "owner": "role"},
+}
+
+
+def _settings(**sections: dict[str, Any]) -> Settings:
+    return Settings.model_validate({key: APART.get(key, {}) | sections.get(key, {}) for key in APART | sections})
+
+
+def test_what_is_shared_is_manages_and_files_are_replicas() -> None:
+    """Neither the CA nor the registration is a replica's, and none of the files of replicas is manage's."""
+    settings = _settings()
+    shared = {"tls": {**APART["tls"], "secret": ""}, "registration": {}}
+    files = {"tls": {"secret": "ca"}}
+
+    assert of_replica(settings) == Settings.model_validate({**APART, **shared})
+    assert of_manager(settings) == Settings.model_validate({**APART, **files})
+
+
+def test_without_manage_a_replica_does_everything() -> None:
+    """The settings stay as they are."""
+    settings = _settings(manage={"apart": False}, tls={"secret": ""})
+
+    assert of_replica(settings) is settings
+
+
+@pytest.mark.parametrize(
+    ("role", "sections", "reason"),
+    [
+        (of_replica, {"tls": {"certFile": "", "keyFile": ""}}, "manage.apart: replicas read no Secret; mount the"),
+        (of_replica, {"manage": {"apart": False}}, "tls.secret is where manage keeps the CA: set manage.apart to true"),
+        (of_manager, {"manage": {"apart": False}}, "manage.apart is false, so that serve does this work itself"),
+        (of_manager, {"cluster": {"inCluster": False}}, "manage needs a cluster: set cluster.kubeconfig"),
+        (of_manager, {"manage": {"secret": ""}}, "tls.secret and manage.secret belong together"),
+    ],
+    ids=["no-files", "no-manage", "not-apart", "no-cluster", "no-leaf"],
+)
+def test_what_cannot_work_is_refused(role: Any, sections: dict[str, Any], reason: str) -> None:
+    """The text says what is missing and what to set."""
+    with pytest.raises(SettingsError, match=reason):
+        role(_settings(**sections))

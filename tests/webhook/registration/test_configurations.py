@@ -10,10 +10,7 @@ from support.service.servers import default_rules
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import Hook, HookCondition, Rule, RuleSet
 from webhook.configuration.settings import Settings
-from webhook.registration.configurations import (
-    registered,
-    without_guard,
-)
+from webhook.registration.configurations import registered, without_guard
 
 _BUNDLE = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 _ENCODED = base64.b64encode(_BUNDLE).decode()
@@ -109,11 +106,7 @@ def test_a_whole_registration() -> None:
             _BUNDLE,
             {"url": "https://127.0.0.1:9443/mutate/pods", "caBundle": _ENCODED},
         ),
-        (
-            {"url": "https://example.org/base/", "service": "svc"},
-            b"",
-            {"url": "https://example.org/base/mutate/pods"},
-        ),
+        ({"url": "https://example.org/base/", "service": "svc"}, b"", {"url": "https://example.org/base/mutate/pods"}),
     ],
     ids=["service", "url", "url-with-a-path-wins-over-a-service"],
 )
@@ -243,19 +236,6 @@ def test_namespaces_that_no_hook_is_for_are_left_out() -> None:
     ]
 
     assert selectors == [{"matchExpressions": [_OWN, _GOLD_JSON[1]]}, {"matchExpressions": [_OWN]}]
-
-
-def test_the_guard_leaves_control_plane_namespaces_alone() -> None:
-    """The label guard is not asked about objects in control-plane Namespaces; other rules are."""
-    hook = Hook("validate", "labels", (_WRITE_ALL,), "Fail", everywhere=True)
-
-    (webhook,) = _webhooks(_rule("labels", hook, namespaces=_GOLD), own_namespace="kube-node-lease")
-
-    assert webhook["namespaceSelector"]["matchExpressions"] == [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-node-lease"]},
-        {"key": "ns.coreweave.cloud/org", "operator": "NotIn", "values": ["control-plane"]},
-        *_GOLD_JSON,
-    ]
 
 
 def test_an_injected_ca_is_said_in_the_metadata() -> None:

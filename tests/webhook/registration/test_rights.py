@@ -72,16 +72,11 @@ def _needed(**sections: Any) -> list[str]:
 def _written(found: list[Right]) -> list[str]:
     """Each right as `verb resource.group name @namespace`."""
     assert all(right.reason for right in found)
-    parts = (
-        (
-            right.verb,
-            f"{right.resource}.{right.group}".rstrip("."),
-            right.name,
-            right.namespace and f"@{right.namespace}",
-        )
+    return [
+        " ".join(filter(None, (right.verb, what, right.name, right.namespace and f"@{right.namespace}")))
         for right in found
-    )
-    return [" ".join(filter(None, part)) for part in parts]
+        for what in [f"{right.resource}.{right.group}".rstrip(".")]
+    ]
 
 
 _WATCHED = _NODES | _TOPOLOGIES

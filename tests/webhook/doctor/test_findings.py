@@ -6,7 +6,7 @@ import base64
 import copy
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from support.builders import Json
+from support.policies.policydocuments import policy
 
 from certs.material import Authority, new_authority
 from policies import rbac
@@ -30,6 +31,8 @@ from webhook.configuration import roles, rules
 from webhook.configuration.rules import safety
 from webhook.configuration.settings import Settings
 from webhook.doctor import checks, configurations, connection, processes
+from webhook.doctor.checks import check_policies
+from webhook.doctor.desired import make
 from webhook.doctor.observation import (
     Component,
     Diagnosis,
@@ -44,8 +47,6 @@ from webhook.registration.configurations import STATIC, registered, static_polic
 from webhook.registration.rights import Right
 from webhook.sources import policyfiles
 
-from .findings import FORBIDDEN, settings
-
 _FINDINGS: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8")
 )
@@ -53,7 +54,12 @@ _TEXTS = _FINDINGS.pop("texts")
 _NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _MUTATING, _VALIDATING = "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
 _CLOUD = {"namespace": "cloud"}
+FORBIDDEN = Unread("the API server refused it", "list things")
 Case = Iterable[Diagnosis]
+
+
+def _settings(**sections: Any) -> Settings:
+    return Settings.model_validate(sections)
 
 
 def lines(findings: Case) -> list[str]:
@@ -69,7 +75,7 @@ def lines(findings: Case) -> list[str]:
 
 
 def _probe(status: int, message: str = "", *, should: Any = True, **more: Any) -> Case:
-    return connection.check_probe(Probe("default", status, message), settings(**more), should_refuse=should)
+    return connection.check_probe(Probe("default", status, message), _settings(**more), should_refuse=should)
 
 
 _DENIED = 'the API server refused it (403: admission webhook "{}" denied the request: no)'
@@ -107,7 +113,7 @@ SLICE: Json = {
 
 
 def _address(service: Any, slices: Any, **registration: Any) -> Case:
-    chosen = settings(cluster=_CLOUD, registration={"service": "svc", **registration})
+    chosen = _settings(cluster=_CLOUD, registration={"service": "svc", **registration})
     return connection.check_address(chosen, service, slices)
 
 
@@ -126,7 +132,7 @@ _GROUPS = {"admissionregistration.k8s.io": ("v1",), "resource.k8s.io": ("v1", "v
 
 
 def _version(version: str = "v1.36.3", groups: Any = _GROUPS, **policies: Any) -> Case:
-    return checks.check_api_server(version, groups, settings(policies=policies))
+    return checks.check_api_server(version, groups, _settings(policies=policies))
 
 
 _VERSIONS: dict[str, Case] = {
@@ -152,7 +158,7 @@ _APART: dict[str, Any] = {"manage": {"apart": True, "secret": "leaf"}, "tls": {"
 
 
 def _chosen(**sections: Any) -> Settings:
-    return settings(**{"cluster": _CLOUD, "registration": {"service": "svc", "apply": True}, **sections})
+    return _settings(**{"cluster": _CLOUD, "registration": {"service": "svc", "apply": True}, **sections})
 
 
 def _entry(bundle: bytes, name: str = "labels.cks-admission.dev") -> Json:
@@ -233,7 +239,7 @@ _CERTIFICATES: dict[str, Case] = {
 
 # Nobody ready is a problem, some a warning; one of the processes holds the Lease and renews it.
 
-_WRITING = settings(cluster=_CLOUD, registration={"apply": True})
+_WRITING = _settings(cluster=_CLOUD, registration={"apply": True})
 
 
 def _pod(name: str, image: str = "cks:1", phase: str = "Running") -> Json:
@@ -258,7 +264,7 @@ _REPLICAS: dict[str, Case] = {
     "several versions": _replicas(2, _pod("a"), _pod("b", "cks:2"), _pod("c", "cks:3", "Succeeded")),
     "no Deployment": processes.check_replicas([], [], _WRITING),
     "no Deployment, but a URL": processes.check_replicas(
-        [], [], settings(registration={"url": "https://127.0.0.1:9443"})
+        [], [], _settings(registration={"url": "https://127.0.0.1:9443"})
     ),
     "no right": processes.check_replicas(FORBIDDEN, FORBIDDEN, _WRITING),
     "a Lease": _lease(_pod("cks-a")),
@@ -268,8 +274,8 @@ _REPLICAS: dict[str, Case] = {
     "a Lease that is overdue": _lease(ago=100),
     "a Lease that is free": _lease(holder=""),
     "no Lease": processes.check_lease(None, [], _WRITING, _NOW),
-    "no Lease of manage": processes.check_lease(None, [], settings(cluster=_CLOUD, manage={"apart": True}), _NOW),
-    "no Lease, and nothing to write": processes.check_lease(None, [], settings(), _NOW),
+    "no Lease of manage": processes.check_lease(None, [], _settings(cluster=_CLOUD, manage={"apart": True}), _NOW),
+    "no Lease, and nothing to write": processes.check_lease(None, [], _settings(), _NOW),
     "a Lease that may not be read": processes.check_lease(FORBIDDEN, [], _WRITING, _NOW),
 }
 
@@ -277,7 +283,7 @@ _REPLICAS: dict[str, Case] = {
 
 
 def _wanted() -> Json:
-    chosen = settings(topology={"action": "off"}, sunk={"action": "off"})
+    chosen = _settings(topology={"action": "off"}, sunk={"action": "off"})
     return next(dict(one) for one in registered(chosen, b"", rules.build(chosen)) if one["kind"] == _VALIDATING)
 
 
@@ -292,7 +298,7 @@ def _registration(
         for entry in found["webhooks"]:
             entry["clientConfig"]["caBundle"] = "Q0E="
         change(found, found["webhooks"][0])
-    chosen = settings(registration=registration).registration
+    chosen = _settings(registration=registration).registration
     return configurations.check_registration(
         _VALIDATING, _wanted() if wanted is ... else wanted, found, chosen, in_files=in_files
     )
@@ -370,20 +376,7 @@ def _others(**fields: Any) -> Case:
     return _scope([guard], **_NOT_SYSTEM)
 
 
-_POLICIES = """
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: never}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}]
-  validations: [{expression: "false"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: never}
-spec: {policyName: never, validationActions: [Deny]}
-"""
+_NEVER = policy("never", "false", rule='{apiGroups: ["*"], apiVersions: ["*"], operations: ["*"], resources: ["*/*"]}')
 
 
 def _daemon_set(namespace: str) -> Component:
@@ -394,8 +387,8 @@ def _daemon_set(namespace: str) -> Component:
 
 def _outage(components: Any = (), **sections: Any) -> Case:
     """What is told of an installation with a policy for everything."""
-    chosen = settings(**sections)
-    ruleset = rules.build(chosen, (), rules.of_policies(chosen, policyfiles.read([("never.yaml", _POLICIES)])))
+    chosen = _settings(**sections)
+    ruleset = rules.build(chosen, (), rules.of_policies(chosen, policyfiles.read([("never.yaml", _NEVER)])))
     own: Any = {str(each["kind"]): each for each in registered(chosen, b"", ruleset)}
     return configurations.check_outage(own, components, FORBIDDEN, safety(chosen))
 
@@ -423,7 +416,7 @@ _SCOPES: dict[str, Case] = {
     "components in Namespaces of the settings": _outage(_CALICO, safety={"namespaces": ["calico-system"]}),
     "components that may not be read": _outage(FORBIDDEN),
     "an entry that keeps a cluster down": configurations.check_outage(
-        {_VALIDATING: {"webhooks": [_closed(**_NOT_SYSTEM)]}}, (), FORBIDDEN, safety(settings())
+        {_VALIDATING: {"webhooks": [_closed(**_NOT_SYSTEM)]}}, (), FORBIDDEN, safety(_settings())
     ),
 }
 
@@ -502,16 +495,16 @@ _WRITERS: dict[str, Case] = {
             LabelWriter("MutatingAdmissionPolicy", "a", "reserved", "its expressions name reserved labels: x"),
             *(LabelWriter("CustomResourceDefinition", name, "possible", "its webhook may") for name in ("c", "d")),
         ],
-        settings(),
+        _settings(),
     ),
-    "none": configurations.check_writers([], settings()),
-    "the guard is off": configurations.check_writers([], settings(labels={"action": "off"})),
-    "no right": configurations.check_writers(FORBIDDEN, settings()),
+    "none": configurations.check_writers([], _settings()),
+    "the guard is off": configurations.check_writers([], _settings(labels={"action": "off"})),
+    "no right": configurations.check_writers(FORBIDDEN, _settings()),
     "who may act as exempt": configurations.check_actors(
-        _roles(), {"org": {CONTROL_PLANE_LABEL: CONTROL_PLANE}}, settings()
+        _roles(), {"org": {CONTROL_PLANE_LABEL: CONTROL_PLANE}}, _settings()
     ),
-    "nobody may": configurations.check_actors(rbac.Rights((), ()), {}, settings()),
-    "roles may not be read": configurations.check_actors(FORBIDDEN, {}, settings()),
+    "nobody may": configurations.check_actors(rbac.Rights((), ()), {}, _settings()),
+    "roles may not be read": configurations.check_actors(FORBIDDEN, {}, _settings()),
 }
 
 # Somebody opens gates, nobody waits for long, and the policy that limits the placer's account has no gap.
@@ -524,7 +517,7 @@ _FENCE: dict[str, Any] = {
 
 def _placer(absence: Any = "", gated: Any = (), **fence: Any) -> Case:
     """What is not well, or all of it if all is well."""
-    chosen = settings(cluster={**_CLOUD, "inCluster": True}, place={"apart": True, "lease": "opener"})
+    chosen = _settings(cluster={**_CLOUD, "inCluster": True}, place={"apart": True, "lease": "opener"})
     found = list(processes.check_placer(chosen, PlacerState(absence, gated, _FENCE | fence), _NOW))
     return [one for one in found if one.level != "ok"] or found
 
@@ -559,12 +552,12 @@ def _machine(name: str, labels: dict[str, str], total: int = 8) -> Machine:
 
 
 def _topology(*machines: Machine, own: Any = None, **topology: Any) -> Case:
-    chosen = settings(topology=topology)
+    chosen = _settings(topology=topology)
     return checks.check_topology(chosen, rules.topologies(chosen), own or TopologyObjects(), machines)
 
 
 def _scheduling(annotation: str, workload: str = "on") -> Case:
-    chosen = settings(topology={"workloadScheduling": workload}, manage={"apart": True})
+    chosen = _settings(topology={"workloadScheduling": workload}, manage={"apart": True})
     own = {"metadata": {"annotations": {"cks-admission.dev/workload-scheduling": annotation}}}
     return checks.check_scheduling(chosen, own)
 
@@ -643,8 +636,8 @@ def test_every_case_has_its_findings() -> None:
 
 def test_every_ready_replica_is_an_address() -> None:
     """The name that is called comes first, then each replica by the port of the slice; or there is the URL alone."""
-    chosen = settings(cluster=_CLOUD, registration={"service": "svc"})
-    outside = settings(registration={"url": "https://[fd00::1]:9443/"})
+    chosen = _settings(cluster=_CLOUD, registration={"service": "svc"})
+    outside = _settings(registration={"url": "https://[fd00::1]:9443/"})
 
     assert connection.targets(chosen, SERVICE, [SLICE]) == [
         Endpoint(_NAME, host, port) for host, port in ((_NAME, 443), ("10.0.0.1", 9443), ("fd00::3", 9443))
@@ -666,7 +659,7 @@ def test_every_ready_replica_is_an_address() -> None:
 )
 def test_whom_the_rules_would_refuse(user: UserInfo, action: str, refused: bool) -> None:  # noqa: FBT001 - a column
     """The service's own rules say what was to be expected of the requester; only its own refusal is an answer."""
-    ruleset = rules.build(settings(labels={"action": action}))
+    ruleset = rules.build(_settings(labels={"action": action}))
     labels = {"org": {"ns.coreweave.cloud/org": "control-plane"}}
     denied = Probe("x", 403, _DENIED.format("labels.cks-admission.dev"))
 
@@ -679,9 +672,9 @@ def test_whom_the_rules_would_refuse(user: UserInfo, action: str, refused: bool)
 def test_the_pods_are_those_of_the_service() -> None:
     """The Service's selector says which, without one the label of the chart; with manage its Pods count, too."""
     service: Any = {"spec": {"selector": {"a": "b", "c": "d"}}}
-    apart = settings(manage={"apart": True, "pods": "app=cks,app.kubernetes.io/component=webhook,release=a"})
+    apart = _settings(manage={"apart": True, "pods": "app=cks,app.kubernetes.io/component=webhook,release=a"})
 
-    assert [processes.selector(each, settings()) for each in (service, None, FORBIDDEN)] == [
+    assert [processes.selector(each, _settings()) for each in (service, None, FORBIDDEN)] == [
         "a=b,c=d", "app.kubernetes.io/name=cks-admission", "app.kubernetes.io/name=cks-admission",
     ]  # fmt: skip
     assert processes.selector(service, apart) == "app=cks,release=a"
@@ -701,7 +694,7 @@ def test_the_pods_are_those_of_the_service() -> None:
 )
 def test_who_is_to_open_gates(sections: dict[str, Any], expected: bool) -> None:  # noqa: FBT001 - a parameter
     """Somebody is, unless topologies are off, no Pod may get a gate, or there is no cluster."""
-    found = settings(**{"cluster": {"inCluster": True}, "place": {"apart": True}, **sections})
+    found = _settings(**{"cluster": {"inCluster": True}, "place": {"apart": True}, **sections})
 
     assert processes.opens_gates(found) is expected
     assert roles.places(found) is (expected and not found.place.apart)
@@ -711,3 +704,21 @@ def test_what_is_not_served_needs_no_right() -> None:
     """Groups that the API server does not have are left out; all are asked for where these are not known."""
     assert processes.rights_to_check([*NODE_RIGHTS, JOB_RIGHT], {"apps"}) == NODE_RIGHTS
     assert processes.rights_to_check([*NODE_RIGHTS, JOB_RIGHT], FORBIDDEN) == [*NODE_RIGHTS, JOB_RIGHT]
+
+
+_SETTINGS = Settings.model_validate(
+    {"packs": {"sunk": "off", "interruptable-qos": {"mode": "enforce", "policies": {"interruptable-drain": "warn"}}}}
+)
+
+
+async def test_packs_are_shown_with_whose_place_others_take() -> None:
+    """Each pack has its mode and those of single policies; a policy of the cluster takes the place of its namesake."""
+    desired = await make(_SETTINGS, {}, {}, {"node-selector": [], "other": []}, date(2026, 3, 1))
+
+    told = [(each.level, each.where, each.found) for each in check_policies(desired, {}, _SETTINGS)]
+    assert told[1:] == [
+        ("ok", "pack interruptable-qos", "enforce, interruptable-drain warn"),
+        ("ok", "pack scheduling-safety", "warn"),
+        ("ok", "pack sunk", "off"),
+        ("ok", "shipped policy node-selector", "not used: another policy has this name"),
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.builders import Json
+from support.policies.policydocuments import policy
 
 from policies.engine.rule import RuleSet
 from webhook.configuration.settings import Settings
@@ -16,25 +17,11 @@ from webhook.doctor.checks import check_policies
 from webhook.doctor.desired import Desired, make
 from webhook.doctor.observation import PolicySource, Unread
 
-from .findings import FORBIDDEN, settings
-
 pytestmark = pytest.mark.usefixtures("no_packs")
 
 _TODAY = date(2026, 3, 1)
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: size}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]
-  validations: [{expression: "object.spec.replicas <= 5"}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: size}
-spec: {policyName: size, validationActions: [Deny]}
-"""
+_DEPLOYMENTS = "{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}"
+_POLICY = policy("size", "object.spec.replicas <= 5", rule=_DEPLOYMENTS)
 _BROKEN = _POLICY.replace("<= 5", "<=")
 
 
@@ -51,10 +38,11 @@ async def _make(chosen: Settings, maps: Any = (), natives: Any = (), namespaces:
     return await make(chosen, places, texts, own, _TODAY)
 
 
-def _settings(**policies: Any) -> Settings:
-    return settings(cluster={"namespace": "cloud"}, policies=policies)
+def _settings(**sections: Any) -> Settings:
+    return Settings.model_validate({"cluster": {"namespace": "cloud"}, **sections})
 
 
+_FORBIDDEN = Unread("the API server refused it", "list things")
 _MISTAKE = PolicySource({"policies.yaml": _BROKEN}, "")
 _MARKED = PolicySource({"policies.yaml": _BROKEN}, "team/policies.yaml:7:31: says the service")
 _UNUSABLE = "the settings cannot be used here: nowhere.yaml: cannot be read: No such file or directory"
@@ -77,35 +65,35 @@ _UNUSABLE = "the settings cannot be used here: nowhere.yaml: cannot be read: No 
         ),
         pytest.param(
             _settings(),
-            FORBIDDEN,
+            _FORBIDDEN,
             "unknown ConfigMaps with policies in cloud: not checked: the current account may not list things*",
         ),
         pytest.param(
-            _settings(directories=["nowhere"]),
+            _settings(policies={"directories": ["nowhere"]}),
             {},
             "problem nowhere: refused: nowhere: cannot be read: No such file or directory -> correct it; "
             "cks-admission lint shows more. Until it restarts, the service keeps the previous policies",
         ),
         pytest.param(
-            settings(exceptions=[{"rules": ["nosuch"], "reason": "x", "until": "2026-12-31"}]),
+            _settings(exceptions=[{"rules": ["nosuch"], "reason": "x", "until": "2026-12-31"}]),
             {},
             "warning policies: exceptions: there is no rule 'nosuch'; known are labels, *",
         ),
         pytest.param(
-            settings(topology={"files": ["nowhere.yaml"]}),
+            _settings(topology={"files": ["nowhere.yaml"]}),
             {},
             f"problem the configuration: {_UNUSABLE} -> correct the configuration, or run doctor where its files are",
         ),
-        (_settings(directories=["policies"], shadow=["policies"]), {}, "ok policies: *"),
+        (_settings(policies={"directories": ["policies"], "shadow": ["policies"]}), {}, "ok policies: *"),
         pytest.param(
-            _settings(shadow=["policies"]),
+            _settings(policies={"shadow": ["policies"]}),
             {},
             "warning policy width in the shadow: it is not asked about CREATE deployments.apps: no policy in force "
             "with its failurePolicy is for that, so the API server does not send all of it -> put the policy into "
             "force with validationActions: [[]Audit[]], or run audit on what exists",
         ),
         pytest.param(
-            _settings(shadow=["nowhere"]),
+            _settings(policies={"shadow": ["nowhere"]}),
             {},
             "warning policies: those in the shadow are refused: nowhere: nowhere: cannot be read: No such file or *",
         ),
@@ -121,26 +109,20 @@ async def test_what_is_told(chosen: Settings, maps: Any, told: str) -> None:
 
 async def test_settings_that_cannot_be_used_leave_nothing_known() -> None:
     """Files that are not here keep all that depends on them from being known."""
-    wanted = await _make(settings(topology={"files": ["nowhere.yaml"]}))
+    wanted = await _make(_settings(topology={"files": ["nowhere.yaml"]}))
 
     assert [wanted.ruleset, wanted.configurations, wanted.catalog] == [Unread(_UNUSABLE)] * 3
 
 
-async def test_what_is_wanted_has_the_entries_of_policies() -> None:
-    """Policies in ConfigMaps have entries as the service makes them."""
-    with_map = await _make(_settings(), {"team": PolicySource({"policies.yaml": _POLICY}, "")})
-
-    assert "policies.cks-admission.dev" not in str((await _make(_settings())).configurations)
-    assert "policies.cks-admission.dev" in str(with_map.configurations)
-
-
-async def test_what_is_wanted_knows_control_plane_namespaces() -> None:
-    """Match conditions name them, as the service finds them in the cluster."""
+async def test_what_is_wanted_is_as_the_service_makes_it() -> None:
+    """Policies in ConfigMaps have entries, and match conditions name the control-plane Namespaces of the cluster."""
+    maps = {"team": PolicySource({"policies.yaml": _POLICY}, "")}
     namespaces: Json = {"org": {"ns.coreweave.cloud/org": "control-plane"}, "team": {}}
-    wanted = await _make(_settings(), namespaces=namespaces)
+    texts = ("policies.cks-admission.dev", "system:serviceaccount:org:", "system:serviceaccount:team:")
 
-    assert "system:serviceaccount:org:" in str(wanted.configurations)
-    assert "system:serviceaccount:team:" not in str(wanted.configurations)
+    for sources, expected in (({}, [False] * 3), ({"maps": maps, "namespaces": namespaces}, [True, True, False])):
+        wanted = str((await _make(_settings(), **sources)).configurations)
+        assert [text in wanted for text in texts] == expected
 
 
 @pytest.mark.parametrize(
@@ -151,9 +133,9 @@ async def test_what_is_wanted_knows_control_plane_namespaces() -> None:
             "it is unknown what was in force before ConfigMap cloud/team was refused",
             id="refused",
         ),
-        pytest.param({"maps": FORBIDDEN}, "ConfigMaps with policies could not be read", id="maps"),
-        pytest.param({"natives": FORBIDDEN}, "native policies could not be read", id="natives"),
-        pytest.param({"namespaces": FORBIDDEN}, "Namespaces could not be read", id="Namespaces"),
+        pytest.param({"maps": _FORBIDDEN}, "ConfigMaps with policies could not be read", id="maps"),
+        pytest.param({"natives": _FORBIDDEN}, "native policies could not be read", id="natives"),
+        pytest.param({"namespaces": _FORBIDDEN}, "Namespaces could not be read", id="Namespaces"),
     ],
 )
 async def test_what_is_wanted_is_not_always_known(sources: Any, reason: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -203,14 +203,7 @@ class _ServedRelease:
             yield
 
 
-class _Upgraded(NamedTuple):
-    """A keeper of a directory, which follows the release of a cluster."""
-
-    served: _ServedRelease
-    keeper: PolicyKeeper
-
-
-async def _started(directory: Path, name: str) -> _Upgraded:
+async def _started(directory: Path, name: str) -> tuple[_ServedRelease, PolicyKeeper]:
     """It was started with 1.36 and a policy of a name."""
     settings = _loaded(policies={"directories": [str(directory)]})
     served = _ServedRelease("1.36")
@@ -220,7 +213,7 @@ async def _started(directory: Path, name: str) -> _Upgraded:
     keeper = PolicyKeeper(settings.settings, sources, Metrics(), settings.catalog, cluster)
     (directory / "policy.yaml").write_text(policy(name, "false", "Never."), encoding="utf-8")
     await keeper.start()
-    return _Upgraded(served, keeper)
+    return served, keeper
 
 
 async def test_an_upgrade_of_the_cluster(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from support.policies.policydocuments import documents
+from support.policies.policydocuments import documents, policy
 
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.documents.reader import Part, parts, together
@@ -26,21 +26,7 @@ from webhook.sources import policyfiles, policyset
 from webhook.sources.policyset import EMPTY, Content, Directories, PolicySet, Readings, Unit, updated
 
 _TODAY = date(2026, 11, 21)
-_POLICY = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
-  validations: [{expression: "EXPRESSION"}]
-"""
-_BINDING = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME, validationActions: [Deny]}
-"""
+_POLICY, _BINDING = policy("NAME", "EXPRESSION").removesuffix("---\n").split("---\n")
 
 
 def _policy(name: str, expression: str = "true") -> str:
@@ -373,11 +359,12 @@ async def _names(path: Path) -> list[str]:
 
 
 async def test_a_directory_is_read_by_name(tmp_path: Path) -> None:
-    """All YAML and JSON files below it, the ones of a directory in their order before those below; suites are none."""
+    """All YAML and JSON files below it, those of a directory in order before those below; no suites, no hidden ones."""
     _write(tmp_path / "b.yaml", "b", "b2")
     _write(tmp_path / "a.yml", "a")
     _write(tmp_path / "inner" / "c.yaml", "c")
     (tmp_path / "d.json").write_text('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}}')
+    _write(tmp_path / ".hidden.yaml", "h")
     (tmp_path / "suite.yaml").write_text("name: x")
     (tmp_path / "README.md").write_text("# Policies")
 

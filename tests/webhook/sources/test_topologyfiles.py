@@ -52,41 +52,16 @@ def _errors(*paths: str) -> list[str]:
     return str(caught.value).splitlines()
 
 
-def _halls(source: str) -> Topology:
-    return Topology("halls", (_HALLS,), source=source, objects=("KAI",))
-
-
 def test_a_file_of_topologies() -> None:
     """Objects of KAI and of Kueue and Run:ai's JSON know where they stand, in whatever file is named."""
     text = f"---\n{_KAI}---\n---\n{_RUNAI}\n---\n{_KUEUE}"
 
     assert topologyfiles.read([_write("plain", text), _write("none.yaml", "# nothing yet\n")]) == [
-        _halls("plain:2"),
+        Topology("halls", (_HALLS,), source="plain:2", objects=("KAI",)),
         Topology("racks", (_RACKS,), source="plain:10"),
         Topology("blocks", (_BLOCKS,), source="plain:15", objects=("Kueue",)),
         Topology("more", (_BLOCKS,), source="plain:19"),
     ]
-
-
-def test_a_directory_of_topologies() -> None:
-    """A directory stands for the YAML and JSON in it and below, by name; what else is there is no topology."""
-    for name, text in (("b.yaml", _KAI), ("a.json", _RUNAI), ("sub/c.yml", _KAI)):
-        _write(f"dir/{name}", text)
-    for name in ("notes.txt", ".hidden.yaml"):
-        _write(f"dir/{name}", "no topology at all")
-    Path("dir/empty").mkdir()
-
-    found = [one.source for one in topologyfiles.read(["dir", "dir/sub/c.yml", "dir/empty"])]
-    assert found == ["dir/a.json:1", "dir/b.yaml:1", "dir/sub/c.yml:1", "dir/sub/c.yml:1"]
-
-
-def test_a_mounted_config_map() -> None:
-    """The files of a mounted ConfigMap, which stand in a hidden directory under links, are read once."""
-    _write("mounted/..2026_03_01/halls.yaml", _KAI)
-    Path("mounted/..data").symlink_to("..2026_03_01", target_is_directory=True)
-    Path("mounted/halls.yaml").symlink_to("..data/halls.yaml")
-
-    assert topologyfiles.read(["mounted"]) == [_halls("mounted/halls.yaml:1")]
 
 
 _KEY = "a level is the key of a node label, such as example.org/rack; found"

@@ -191,7 +191,7 @@ async def test_events_that_fail_stop_no_report(server: FakeApi, api: Connection,
         for number in range(2):
             scope = _scope(number)
             server.groups[f"{_IN_A}/cks-admission-{scope.uid}"] = {}
-            subject = Subject(*scope, scope.name, scope)
+            subject = Subject("apps/v1", "Deployment", "a", scope.name, scope.uid, scope.name, scope)
             store.add(Judged(subject, (Finding(subject, "team", "deny", "", "no team"),)))
         written = await Reports(lister, [_OPEN], notices, namespaces=("a",)).write(store, complete=True)
 

@@ -101,7 +101,7 @@ def values(parameters: ClusterParameters, key: ParametersKey) -> list[str]:
     return [str(one["data"]["a"]) for one in parameters.known(key).objects]
 
 
-async def _followed(parameters: ClusterParameters, *keys: ParametersKey) -> None:
+async def _settled(parameters: ClusterParameters, *keys: ParametersKey) -> None:
     await parameters.follow(keys)
     await until(lambda: not parameters.unsynced())
 
@@ -129,7 +129,7 @@ async def test_unknown_until_the_first_list(server: FakeApi, parameters: Cluster
 async def test_what_was_known_stays_known(server: FakeApi, parameters: ClusterParameters, times: Times) -> None:
     """Once an object is known it stays so while the API server fails; the failure is a problem."""
     server.put(TEAM_MAPS, config_map("five", "5"))
-    await _followed(parameters, FIVE)
+    await _settled(parameters, FIVE)
     await server.watched(TEAM_MAPS)
 
     server.fail(TEAM_MAPS, 500, "oops", times=99)
@@ -184,7 +184,7 @@ async def test_following_anew(server: FakeApi, parameters: ClusterParameters) ->
     server.put(TEAM_MAPS, config_map("five", "5"))
     server.put(MAPS, named("six", data={"a": "6"}))
     server.put(LIMITS, named("five"))
-    await _followed(parameters, FIVE, limit)
+    await _settled(parameters, FIVE, limit)
     await server.watched(TEAM_MAPS)
 
     await parameters.follow([FIVE, six])
@@ -204,7 +204,7 @@ async def test_a_wider_watch_takes_over(server: FakeApi, parameters: ClusterPara
     spaces = [key(f"team-{n}", f"limits-{n}") for n in range(6)]
     server.put(TEAM_MAPS, config_map("five", "5"))
     server.put(MAPS, config_map("five", "6"))
-    await _followed(parameters, FIVE)
+    await _settled(parameters, FIVE)
     server.slow.add(MAPS)
     await parameters.follow([FIVE, *spaces[:5]])
     await until(lambda: any(seen.path == MAPS for seen in server.seen))

@@ -1,4 +1,4 @@
-"""What the service says about itself is documented, name by name, and nothing is documented that it does not say.
+"""What the service says about itself, and the findings of lint, are documented, name by name, and nothing else is.
 
 tests/webhook/test_metrics.py compares the metrics.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+from policies.lint.finding import CODES, Meaning
 from webhook.cluster.api.events import Reason
 from webhook.tracing import ATTRIBUTES, NAMES, PREFIX
 
@@ -105,3 +106,11 @@ def test_every_span_is_documented() -> None:
 def test_every_event_on_objects_is_documented() -> None:
     """The reasons of Events are those of the page, both ways, and nothing else is written."""
     assert sorted(_first_cells(_section(_TELEMETRY, "Events"))) == sorted(get_args(Reason))
+
+
+def test_every_finding_of_lint_is_documented() -> None:
+    """The page of the findings has a section for each code, with its name and its meaning first."""
+    page = (_ROOT / "docs" / "reference" / "lint.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## (\w+): (.*)\n\n(.*)\.$", page, re.MULTILINE)
+
+    assert [(code, Meaning(name, text)) for code, name, text in sections] == list(CODES.items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 import yaml
@@ -137,11 +136,6 @@ def _forbid(api: Installation) -> None:
     api.fail(NODES, 403, status(403, "nodes is forbidden"))
 
 
-def _take_right(api: Installation) -> None:
-    api.refused = {"leases"}
-    api.user = {"username": "system:serviceaccount:cloud:cks", "groups": []}
-
-
 _APPLIED = (
     'the service repairs it after being ready for 10 s; if it does not, look for "not registered" or '
     '"undone" in its log'
@@ -188,15 +182,13 @@ async def test_one_thing_is_wrong(
 
 async def test_a_right_of_the_service_is_missing(api: Installation) -> None:
     """A service account that looks is taken for the service's: what it may not do is a problem."""
-    _take_right(api)
+    account = "system:serviceaccount:cloud:cks"
+    api.refused, api.user = {"leases"}, {"username": account, "groups": []}
 
     why = "in namespace cloud: the replicas agree by this Lease which of them writes"
     assert [each[1:4] for each in await _faults() if each[0] == "rights"] == [
-        ("problem", "system:serviceaccount:cloud:cks", f"it may not {verbs} {why}")
-        for verbs in (
-            "create leases.coordination.k8s.io",
-            "get, update leases.coordination.k8s.io cks-admission",
-        )
+        ("problem", account, f"it may not {verbs} {why}")
+        for verbs in ("create leases.coordination.k8s.io", "get, update leases.coordination.k8s.io cks-admission")
     ]
 
 
@@ -232,25 +224,6 @@ async def test_warnings_are_no_failure(api: Installation) -> None:
 
     assert "  warn alice: it may not create leases.coordination.k8s.io" in result.stdout
     assert (last_line(result.stdout), result.exit_code) == ("no problem, 2 warnings, 0 unknown", 0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ("--as-service-account x", "Error: --as-service-account x: write NAMESPACE/NAME"),
-        ("-o xml", "Error: Invalid value for '-o' / '--output'"),
-        ("--config bad.yaml", "Error: bad.yaml:1: listen.prot: unknown key; did you mean port?"),
-    ],
-)
-async def test_wrong_usage(api: Installation, arguments: str, error: str) -> None:
-    """What was written wrong, or contradicts itself, is exit code 2."""
-    del api
-    Path("bad.yaml").write_text("listen: {prot: 1}\n", encoding="utf-8")  # noqa: ASYNC240 - a small file
-
-    result = await _run(*arguments.split())
-
-    assert last_line(result.stderr).startswith(error)
-    assert (result.stdout, result.exit_code) == ("", 2)
 
 
 async def test_a_cluster_that_cannot_be_asked(api: Installation) -> None:

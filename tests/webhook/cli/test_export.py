@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.policies.policydocuments import policy
-from support.service.commands import last_line, run
+from support.service.commands import run
 
 from certs.material import new_authority
 from webhook.configuration.rules import build
@@ -156,24 +156,6 @@ def test_the_configuration_decides_what_is_registered() -> None:
     (webhook,) = found[0]["webhooks"]
     service = {"name": "svc", "namespace": "cloud", "path": "/mutate/pods", "port": 8443}
     assert (webhook["timeoutSeconds"], webhook["clientConfig"]["service"]) == (3, service)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ("webhook-configuration --ca-file nowhere.crt", "nowhere.crt"),
-        ("webhook-configuration --webhook-url http://x", "registration.url"),
-        ("webhook-configuration --config nowhere.yaml", "nowhere.yaml"),
-        ("webhook-configuration -o text", "text"),
-        ("nothing", "nothing"),
-    ],
-)
-def test_wrong_usage_is_named(arguments: str, error: str) -> None:
-    """Wrong usage and unreadable input are exit code 2, with what is wrong in the last line of stderr."""
-    result = run("export", *arguments.split())
-
-    last = last_line(result.stderr)
-    assert (result.stdout, result.exit_code, last[:7], error in last) == ("", 2, "Error: ", True)
 
 
 _RULE = "{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}"

@@ -16,8 +16,10 @@ import click
 import pytest
 import yaml
 from support.patience import PATIENCE
+from support.policies.policydocuments import policy
 from support.service.commands import COMMAND, last_line, run, start
 
+from policies.kubernetes.release import RELEASES
 from webhook.cli.main import VERBS, colour, loaded
 
 _CHECKOUT = Path(__file__).parents[3]
@@ -58,6 +60,22 @@ def test_the_version_is_the_distributions() -> None:
 
 
 _NO_COMMAND, _NO_OPTION = "No such command", "No such option"
+_RELEASES = [release.name for release in RELEASES]
+_NO_CLUSTER = "which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod"
+_PATHS = (
+    "mutate, mutate/pods, mutate/policies, mutate/workloads, validate, validate/guard, validate/labels, "
+    "validate/policies, validate/policies-ignore, validate/topologies"
+)
+_UNREADABLE = "cannot be read: No such file or directory"
+_FILES = {
+    _POD: "{apiVersion: v1, kind: Pod, metadata: {name: a}}\n",
+    "labels.yaml": "labls: {}\n",
+    "listen.yaml": "listen: {prot: 1}\n",
+    "old.yaml": 'policies: {kubernetes: "1.29"}\n',
+    "number.yaml": "policies: {kubernetes: 1.36}\n",
+    "new.yaml": policy("new", "true", "No."),
+    "torn.gz": "apiVersion: v1\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -72,15 +90,65 @@ _NO_COMMAND, _NO_OPTION = "No such command", "No such option"
         (_POD, f"{_NO_COMMAND} '{_POD}'. It is a file: did you mean `cks-admission check {_POD}`?"),
         ("topology lsit", f"{_NO_COMMAND} 'lsit'. Did you mean 'list'?"),
         (f"topology explain {_POD}", f"Missing option '-f' / '--filename'. Did you mean -f {_POD}?"),
+        ("topology queue", _NO_CLUSTER),
+        ("topology release", _NO_CLUSTER),
         (f"eval true {_POD}", f"Got unexpected extra argument ({_POD}). Did you mean -f {_POD}?"),
         ("--nothing", f"{_NO_OPTION} '--nothing'."),
         ("check --nothing", f"{_NO_OPTION} '--nothing'."),
         ("check --polices x", f"{_NO_OPTION} '--polices'. (Did you mean one of: '--nodes', '--policies'?)"),
+        (
+            "check . --kubernetes 1.29",
+            f"Invalid value for '--kubernetes': '1.29' is not one of {', '.join(map(repr, _RELEASES))}.",
+        ),
+        (
+            "check . --config old.yaml",
+            f"old.yaml:1: policies.kubernetes: '1.29' is no release; there are {', '.join(_RELEASES)}, found '1.29'",
+        ),
+        (
+            "check . --config number.yaml",
+            'number.yaml:1: policies.kubernetes: write it in quotes, such as "1.36", found 1.36',
+        ),
+        ("audit", "name files or folders, or a cluster with --kubeconfig"),
+        ("audit x.yaml --kubeconfig k", "files and --kubeconfig are two audits; give one of them"),
+        ("audit x.yaml -o reports", "-o reports is for the audit of a cluster"),
+        ("audit x.yaml --shard 0/2", "--shard is for the audit of a cluster"),
+        (
+            "audit --kubeconfig k --shard 4/4",
+            "Invalid value for '--shard': '4/4' is not INDEX/COUNT, such as 0/4 to 3/4",
+        ),
+        ("doctor --kubeconfig k --as-service-account x", "--as-service-account x: write NAMESPACE/NAME"),
+        (
+            "doctor --kubeconfig k -o xml",
+            "Invalid value for '-o' / '--output': 'xml' is not one of 'text', 'json', 'yaml'.",
+        ),
+        ("doctor --kubeconfig k --config listen.yaml", "listen.yaml:1: listen.prot: unknown key; did you mean port?"),
+        ("export nothing", f"{_NO_COMMAND} 'nothing'."),
+        ("export webhook-configuration --ca-file nowhere.crt", "[Errno 2] No such file or directory: 'nowhere.crt'"),
+        (
+            "export webhook-configuration --webhook-url http://x",
+            "command line: registration.url: write https://HOST[:PORT][/PATH], found 'http://x'",
+        ),
+        ("export webhook-configuration --config nowhere.yaml", f"nowhere.yaml: {_UNREADABLE}"),
+        (
+            "export webhook-configuration -o text",
+            "Invalid value for '-o' / '--output': 'text' is not one of 'yaml', 'json'.",
+        ),
+        ("replay gone.jsonl --policies new.yaml", f"gone.jsonl: {_UNREADABLE}"),
+        ("replay new.yaml", "there is nothing to compare with: give the new policies with --policies"),
+        ("replay torn.gz --policies new.yaml", "torn.gz: cannot be read: Not a gzipped file (b'ap')"),
+        ("review", "Missing argument 'FILE...|-'."),
+        ("review nowhere.json", f"nowhere.json: {_UNREADABLE}"),
+        ("review .", ".: cannot be read: Is a directory"),
+        ("review --path mutate/labels -", f"--path mutate/labels: there is no such path; known are {_PATHS}"),
+        ("review --config labels.yaml -", "labels.yaml:1: labls: unknown key; did you mean labels?"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(arguments: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not exist is named, on stderr, with what was probably meant."""
-    monkeypatch.chdir(_CHECKOUT)
+def test_wrong_usage_is_exit_code_2(arguments: str, error: str) -> None:
+    """What does not exist or contradicts itself is named, on stderr, with what was probably meant."""
+    Path("examples").mkdir()
+    for name, text in _FILES.items():
+        Path(name).write_text(text, encoding="utf-8")
+
     result = run(*arguments.split())
 
     assert (result.stdout, last_line(result.stderr), result.exit_code) == ("", f"Error: {error}", 2)
@@ -225,3 +293,29 @@ def test_a_kubeconfig_that_is_not_there_is_named(verb: str) -> None:
     assert done.stdout == b""
     assert done.returncode in (2, 3)
     assert [line.startswith("Error: ") and "nowhere/kube.config" in line for line in errors] == [True]
+
+
+_NO_LEAF = "manage: {apart: true}\ncluster: {kubeconfig: k}\ntls: {secret: ca}"
+_ROWS = [
+    ("VERB: {apart: false}", "VERB.apart is false, so that serve does this work itself", 2),
+    ("VERB: {apart: true}", "VERB needs a cluster: set cluster.kubeconfig or cluster.inCluster", 2),
+    ("VERB: {apart: true}\ncluster: {kubeconfig: nowhere}", "there is no kubeconfig at nowhere", 3),
+    ("VERB: {nothing: 1}", "cks.yaml:1: VERB.nothing: unknown key", 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("verb", "text", "error", "code"),
+    [
+        ("manage", _NO_LEAF, "tls.secret and manage.secret belong together", 2),
+        *((verb, *row) for verb in ("manage", "place") for row in _ROWS),
+    ],
+)
+def test_it_says_what_it_needs(verb: str, text: str, error: str, code: int) -> None:
+    """A configuration that is not for it ends it at once, with the reason and the exit code of the fault."""
+    Path("cks.yaml").write_text(text.replace("VERB", verb), encoding="utf-8")
+
+    result = run(verb, "--config", "cks.yaml")
+
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert f"Error: {error.replace('VERB', verb)}" in result.stderr

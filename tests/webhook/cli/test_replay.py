@@ -144,19 +144,3 @@ def test_lines_that_are_no_records() -> None:
         f"1 records without content were not replayed; {why}",
         "1 records of shadow policies were left out",
     ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("gone.jsonl --policies new.yaml", "gone.jsonl: cannot be read: No such file or directory"),
-        ("new.yaml", "there is nothing to compare with: give the new policies with --policies"),
-        ("torn.gz --policies new.yaml", "torn.gz: cannot be read: Not a gzipped file (b'ap')"),
-    ],
-)
-def test_wrong_usage(arguments: str, said: str) -> None:
-    """What cannot be read is an error of usage, with its name."""
-    Path("torn.gz").write_text(_NAMES, encoding="utf-8")
-    result = run("replay", *arguments.split())
-
-    assert (result.exit_code, result.stderr) == (2, f"Error: {said}\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.builders import daemon_set, deployment, pod
-from support.service.commands import last_line, run, start
+from support.service.commands import run, start
 from support.service.reviews import REFUSAL, RESERVED, TODAY, UID, answer_of, body, refused_body, review
 from support.service.servers import Serve, default_rules
 
@@ -116,31 +116,6 @@ def test_a_configuration_counts() -> None:
     answer = answer_of(result.stdout)
     warning = 'metadata.labels: foo.coreweave.cloud/bar="true": Namespaces `*.coreweave.cloud` or `*.coreweave.com` '
     assert (answer["allowed"], answer["warnings"][0].startswith(warning)) == (True, True)
-
-
-_KNOWN = (
-    "mutate, mutate/pods, mutate/policies, mutate/workloads, validate, validate/guard, validate/labels, "
-    "validate/policies, validate/policies-ignore, validate/topologies"
-)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ("", "Missing argument 'FILE...|-'."),
-        ("nowhere.json", "nowhere.json: cannot be read: No such file or directory"),
-        (".", ".: cannot be read: Is a directory"),
-        ("--path mutate/labels -", f"--path mutate/labels: there is no such path; known are {_KNOWN}"),
-        ("--config bad.yaml -", "bad.yaml:1: labls: unknown key; did you mean labels?"),
-    ],
-)
-def test_wrong_usage_is_named(arguments: str, error: str) -> None:
-    """Wrong usage is exit code 2, with what is wrong in the last line of stderr."""
-    Path("bad.yaml").write_text("labls: {}\n", encoding="utf-8")
-
-    result = run("review", *arguments.split())
-
-    assert (result.stdout, last_line(result.stderr), result.exit_code) == ("", f"Error: {error}", 2)
 
 
 _POLICY = """\

@@ -1,8 +1,11 @@
-"""Files of YAML and JSON whose values know their lines."""
+"""Files of YAML and JSON whose values know their lines: regular files of a bounded size, opened without waiting."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from support.patience import PATIENCE
 
 from webhook.cli.output import to_yaml
 from webhook.files import yamlfile
-from webhook.files.yamlfile import FileError, Part, load
+from webhook.files.yamlfile import FileError, Part, content, load
 
 _TEXT = """\
 # first
@@ -60,11 +63,15 @@ def _values(text: str) -> list[Any]:
         ('{"a": NaN}', [{"a": "NaN"}]),
         ("x: &a {b: 1}\nz: *a\n", [{"x": {"b": 1}, "z": {"b": 1}}]),
         ("x: &a {b: 1, c: 1}\nz: {<<: *a, c: 2}\n", [{"x": {"b": 1, "c": 1}, "z": {"b": 1, "c": 2}}]),
+        ("a: !!str 1\nb: !!int '2'\nc: !!float 3\n", [{"a": "1", "b": 2, "c": 3}]),
+        ("1: a\ntrue: b\n~: c\n", [{"1": "a", "true": "b", "null": "c"}]),
+        ("a: [2026-01-01, 12:30:45]\n", [{"a": ["2026-01-01", "12:30:45"]}]),
+        ("'<<': a\n", [{"<<": "a"}]),
     ],
 )
 def test_documents_are_read(text: str, values: list[Any]) -> None:
-    """Each document that holds something is read; JSON is read as YAML."""
-    assert _values(text) == values
+    """Each document that holds something is read as kubectl reads it, as YAML 1.1, JSON too; times are texts."""
+    assert repr(_values(text)) == repr(values)  # 1, 1.0 and True are equal
 
 
 _LINES: list[dict[tuple[str | int, ...], int]] = [
@@ -279,20 +286,6 @@ def _paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
     return [at, *(path for key, child in children for path in _paths(child, (*at, key)))]
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("a: !!str 1\nb: !!int '2'\nc: !!float 3\n", {"a": "1", "b": 2, "c": 3}),
-        ("1: a\ntrue: b\n~: c\n", {"1": "a", "true": "b", "null": "c"}),
-        ("a: [2026-01-01, 12:30:45]\n", {"a": ["2026-01-01", "12:30:45"]}),
-        ("'<<': a\n", {"<<": "a"}),
-    ],
-)
-def test_values_are_those_that_kubectl_reads(text: str, value: Any) -> None:
-    """Merges, tags, keys that are no text, numbers and booleans are read as in YAML 1.1; dates and times are texts."""
-    assert repr(_values(text)) == repr([value])  # 1, 1.0 and True are equal
-
-
 def test_a_duplicate_in_an_item_is_named_by_its_line() -> None:
     """The lines of items count from the beginning of the file."""
     text = _LIST.replace('"kind": "Pod", "metadata":\n', '"kind": "Pod", "metadata": 1, "metadata":\n')
@@ -316,3 +309,50 @@ def test_scalars_are_those_of_gos_reader() -> None:
     assert different == {}
     assert [_values(to_yaml([text, {text: text}])) for text, _ in rows] == [[[text, {text: text}]] for text, _ in rows]
     assert len(rows) >= 298
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (_fifo, "it is a FIFO, not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is a device, not a regular file"),
+        (_socket, "No such device or address"),
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.write_bytes(b"x" * 11), "it is too large"),
+    ],
+)
+def test_what_is_not_read(tmp_path: Path, make: object, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits for a writer or reads for ever; the error names the file as the user did."""
+    monkeypatch.chdir(tmp_path)
+    assert callable(make)
+    make(Path("a.yaml"))
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - its text is compared
+        content("a.yaml", most=10)
+
+    assert (caught.value.filename, caught.value.strerror) == ("a.yaml", reason)
+
+
+def test_a_pipe_that_somebody_has_named(tmp_path: Path) -> None:
+    """It is read to its end, which may come later, and not beyond the most bytes."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found = []
+    for most in (10, 9):
+        writer = threading.Thread(target=path.write_bytes, args=(b"x" * 10,))
+        writer.start()
+        try:
+            found.append(content(path, most=most, pipes=True))
+        except OSError as error:
+            found.append(str(error.strerror).encode())
+        writer.join()
+
+    assert found == [b"x" * 10, b"it is too large"]

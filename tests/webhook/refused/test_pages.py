@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,20 @@ def test_every_code_of_check_is_explained() -> None:
     codes = (SCHEMA, UNREADABLE, *rules.BUILT_IN_RULES, *shipped)
 
     assert [code for code in codes if run("why", code).exit_code] == []
+
+
+def test_the_name_of_a_rule_and_no_name_list_codes() -> None:
+    """The name of a rule leads to all of its page; without words each code has a line, and as data its text."""
+    page, lines = (run("why", *words).stdout.splitlines() for words in (["labels"], []))
+    sections = refused.sections()
+
+    assert [line for line in page if line.startswith("labels/")] == [
+        section.name for section in sections if section.page == "labels"
+    ]
+    assert [line.split()[0] for line in lines] == [section.name for section in sections]
+    assert json.loads(run("why", "-o", "json").stdout) == [
+        {"code": one.name, "messages": list(one.messages), "text": one.text} for one in sections
+    ]
 
 
 def test_what_check_says_of_objects_leads_to_its_page() -> None:

@@ -1,4 +1,4 @@
-"""`cks-admission topology place`: who keeps gangs together, whether they start now, and where each Pod would run."""
+"""`cks-admission topology place` and `explain`: who keeps gangs together, whether they start now, and where."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.mistakes import clusters
 from support.patience import PATIENCE
 from support.service.commands import run
 from support.service.nodefiles import BACKEND, Json, asks, job, node, place, pod, template, write
@@ -26,13 +27,13 @@ def _racks() -> list[Json]:
 def _written(*objects: Json) -> tuple[str, ...]:
     """A file with these objects, as an argument."""
     Path("job.yaml").write_text(yaml.safe_dump_all(objects), encoding="utf-8")
-    return "topology", "place", "-f", "job.yaml"
+    return "-f", "job.yaml"
 
 
 def _placed(*jobs: Json, on: list[Json] | None = None, code: int = 0) -> list[dict[str, Any]]:
     """What is told of these Jobs on a cluster of these objects."""
     nodes = write(Path("nodes.json"), *(_racks() if on is None else on))
-    result = run(*_written(*jobs), "--nodes", nodes, "-o", "json")
+    result = run("topology", "place", *_written(*jobs), "--nodes", nodes, "-o", "json")
     assert (result.stderr, result.exit_code) == ("", code)
     told: list[dict[str, Any]] = json.loads(result.stdout)
     return told
@@ -114,7 +115,7 @@ def test_a_preference_never_waits() -> None:
 def test_the_text() -> None:
     """People read who keeps the gang, whether it starts, where, and what is doubtful."""
     files = _written(job(_RACK, 6), job({}, 1, "plain"), job(asks(required="rak"), 4, "wrong"))
-    result = run(*files, "--nodes", write(Path("nodes.json"), *_racks()))
+    result = run("topology", "place", *files, "--nodes", write(Path("nodes.json"), *_racks()))
 
     lines = result.stdout.splitlines()
     assert lines[:3] == [
@@ -128,7 +129,7 @@ def test_the_text() -> None:
 
 def test_without_nodes_only_the_way_is_told() -> None:
     """Nothing is said about room, and nobody is told to wait for ever."""
-    result = run(*_written(job(asks(preferred="rack"), 4)))
+    result = run("topology", "place", *_written(job(asks(preferred="rack"), 4)))
 
     assert result.stderr.startswith("nothing is placed without Nodes: give --kubeconfig")
     gate = "its Pods wait behind the gate cks-admission.dev/topology until all exist, and start close to one rack."
@@ -140,7 +141,7 @@ def test_numpy_is_for_runs_with_nodes() -> None:
     """A run without Nodes loads no numpy, which takes longer than all else."""
     code = (
         "import sys; from webhook.cli.main import main\n"
-        f"try: main({list(_written(job(_RACK, 4)))})\n"
+        f"try: main({['topology', 'place', *_written(job(_RACK, 4))]})\n"
         "except SystemExit: pass\n"
         "print('numpy' in sys.modules)"
     )
@@ -148,3 +149,98 @@ def test_numpy_is_for_runs_with_nodes() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
 
     assert result.stdout.splitlines()[-1] == "False"
+
+
+_GATE = "its Pods wait behind the gate cks-admission.dev/topology"
+_NOTHING = "Nothing is done:"
+
+
+def _asking(annotations: dict[str, str], **spec: Any) -> Json:
+    metadata: Json = {"name": "p", "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template(**spec)["spec"]}
+
+
+def _described(annotations: dict[str, str], **metadata: Any) -> Json:
+    made = job(annotations)
+    made["metadata"] |= metadata
+    return made
+
+
+_AFFINITY = "Pod affinity keeps its Pods in one rack; they are placed one by one"
+_CRON = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "controller": True}
+_MARKED = {**asks(required="rack"), "cks-admission.dev/placement-way": "affinity"}
+_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "annotations": asks()}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "told"),
+    [
+        (_asking(asks(required="rack")), f"gate: {_GATE} until all of them fit into one rack."),
+        (_asking(asks(preferred="rack")), f"gate: {_GATE} until all exist, and start close to one rack."),
+        (_asking(asks(required="rack=12")), f"gate: {_GATE} until all of them fit into rack=12."),
+        (_asking(_MARKED), f"affinity: {_AFFINITY} (by cks-admission.dev/placement-way)."),
+        (
+            _described(asks(required="rack"), labels={"kueue.x-k8s.io/queue-name": "team"}),
+            "kueue: Kueue places its Pods by rack.",
+        ),
+        (
+            _asking(asks(required="node.coreweave.cloud/rack"), schedulerName="kai-scheduler"),
+            f"{_NOTHING} its scheduler reads the annotations itself (schedulerName kai-scheduler).",
+        ),
+        (_asking(asks()), f"{_NOTHING} a topology alone places nothing."),
+        (_asking({}), f"{_NOTHING} it has no topology annotations."),
+        (_MAP, f"{_NOTHING} a ConfigMap has no known pod templates."),
+        (
+            _described(asks(required="rack"), ownerReferences=[_CRON]),
+            f"{_NOTHING} a controller owns it; explain its owner.",
+        ),
+        (_asking({"kubernetes.io/config.mirror": "x"}), f"{_NOTHING} it is the mirror of a kubelet's static Pod."),
+    ],
+    ids=[
+        *("gate", "preference", "named", "marked", "kueue", "reader", "topology-alone", "none", "no-workload"),
+        *("owned", "mirror"),
+    ],
+)
+def test_who_keeps_the_pods(obj: Json, told: str) -> None:
+    """One line says who keeps the Pods together, or why nobody does."""
+    result = run("topology", "explain", *_written(obj))
+
+    assert (result.stderr, result.exit_code) == ("", 0)
+    assert told in [line.strip() for line in result.stdout.splitlines()]
+
+
+_DOMAINS = "1f0c2a44-90ab-4e0e-8a51-6b1d2c3e4f50", "8d4a0d2f-1c70-4a93-9f0f-0c4e7cf0a1b2"
+
+
+def _in_domains(annotations: dict[str, str], **spec: Any) -> dict[str, Any]:
+    """What becomes of three Pods on Nodes in two domains, one of them in two halves, which hold two Pods each."""
+    nodes = write(Path("nodes.json"), *clusters()["nvlink"])
+    made = json.dumps(job(annotations, 3, template=template(**spec)))
+    (outcome,) = json.loads(run("check", "-f", "-", "--nodes", nodes, "-o", "json", stdin=made).stdout)
+    return dict(outcome)
+
+
+@pytest.mark.parametrize("level", ["nvl-domain", f"nvl-domain={_DOMAINS[1]}"])
+@pytest.mark.parametrize("how", ["required", "preferred"])
+def test_a_gang_in_a_domain(how: str, level: str) -> None:
+    """Three Pods, more than a half holds, carry what is asked for, and nothing is said against it."""
+    asked = asks("nvlink", **{how: level})
+    outcome = _in_domains(asked)
+
+    values = [edit["value"] for edit in outcome["patch"]]
+    assert (outcome["allowed"], outcome["warnings"], values) == (True, [], [asked])
+
+
+def test_a_domain_that_is_not_there() -> None:
+    """It is told with those that there are."""
+    assert _in_domains(asks("nvlink", "nvl-domain=x"))["warnings"] == [
+        f'required "nvl-domain=x": no Node is in it; name one that Nodes are in: {", ".join(_DOMAINS)}'
+    ]
+
+
+def test_a_scheduler_that_reads_the_annotations() -> None:
+    """A domain is no label that it could look for: the clique is."""
+    outcome = _in_domains(asks("nvlink", "nvl-domain"), schedulerName="kai-scheduler")
+
+    assert not outcome["allowed"]
+    assert outcome["message"].endswith("\nWrite gpu.clique.")

@@ -115,15 +115,6 @@ async def test_the_queue_without_a_right(server: PodApi, world: World) -> None:
     assert "Job team/fits" in result.stdout
 
 
-@pytest.mark.parametrize("verb", ["queue", "release"])
-def test_it_needs_a_cluster(verb: str) -> None:
-    """Without one it says how to name it."""
-    result = run("topology", verb)
-
-    error = "Error: which cluster? Give --kubeconfig FILE, or --in-cluster in a Pod"
-    assert (result.exit_code, result.stderr.splitlines()[-1]) == (2, error)
-
-
 async def test_release_opens_our_gates_only(server: PodApi, world: World) -> None:
     """Each Pod behind our gate loses it, and nothing else changes; other gates stay, wherever ours is among them."""
     other = {"name": "example.org/quota"}

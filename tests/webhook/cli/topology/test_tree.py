@@ -1,4 +1,4 @@
-"""`cks-admission topology tree -o svg`: what stands in the picture, and that nothing lies on top of anything else."""
+"""`cks-admission topology tree`: as data, in colours, and as a picture in which nothing lies on anything else."""
 
 from __future__ import annotations
 

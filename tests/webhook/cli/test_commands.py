@@ -56,14 +56,16 @@ _NO_TEXT = [b"apiVersion: v1\nkind: Pod\nmetadata: {name: \xff}\n", b"\xff\xfe\x
 @pytest.mark.parametrize("name", ["bytes.yaml", "-"])
 @pytest.mark.parametrize("data", _NO_TEXT, ids=["in-a-name", "at-first"])
 def test_bytes_that_are_no_text_are_an_error(data: bytes, name: str) -> None:
-    """They are exit code 2 and one line that names the file, from a file and from a real pipe."""
+    """They are exit code 2 and one line that names the file, from a file and from a real pipe; the rest is judged."""
     Path("bytes.yaml").write_bytes(data)
+    Path("fine.yaml").write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", encoding="utf-8")
 
-    done = start("check", name, stdin=data)
+    done = start("check", name, "fine.yaml", stdin=data)
 
     (error,) = done.stderr.decode().splitlines()
-    assert error.startswith(f"Error: {'stdin' if name == '-' else name}")
-    assert (done.stdout, done.returncode) == (b"", 2)
+    where = "stdin" if name == "-" else name
+    assert error == f"Error: {where}: not UTF-8 text: invalid start byte at byte {data.index(255)}"
+    assert (done.stdout, done.returncode) == (b"fine.yaml:1: ConfigMap default/a: admitted\n", 2)
 
 
 @pytest.mark.parametrize("form", ["text", "json", "yaml"])

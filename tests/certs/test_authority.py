@@ -81,11 +81,7 @@ def test_a_leaf_has_what_clients_want_of_a_server(authority: Authority, now: dat
 
 
 def test_validity_allows_for_clocks_behind_ours(now: datetime) -> None:
-    """CA and leaf are valid from half a leaf's lifetime ago, for the time that was asked for.
-
-    A short life is backdated no further than half of it, or half of it would be over at once; and no leaf claims a time
-    at which its CA did not exist.
-    """
+    """All are valid from half a leaf's life ago, a short one from half of its own, and none before its CA."""
     authority, short = new_authority(now), new_authority(now, lifetime=timedelta(minutes=30))
     lives = [(authority, LEAF_LIFETIME), *((authority, timedelta(minutes=10)), (short, timedelta(minutes=20)))]
 
@@ -228,10 +224,7 @@ _SECOND = timedelta(seconds=1)
 
 
 def test_the_life_of_a_leaf(leaf: Leaf, authority: Authority) -> None:
-    """It is kept until the second before half of its life is over, and renewed from then on.
-
-    One from the future is renewed, too: clients do not accept it yet, and the clock that made it was wrong.
-    """
+    """It is kept until half of its life is over, and renewed from then on, and where it is from the future."""
     due, start, end = leaf_renewal_due(leaf.certificate), leaf.not_before, leaf.not_after
     over = f"half of its life was over on {moment(due)}; it ends on {moment(end)}"
     early = f"it is not valid before {moment(start)} and it is {moment(start - _SECOND)}: a clock was set back"
@@ -239,7 +232,7 @@ def test_the_life_of_a_leaf(leaf: Leaf, authority: Authority) -> None:
 
     assert due == start + (end - start) / 2
     assert [renewal_reason(leaf, when, names=_NAMES, authority=authority) for when in moments] == [
-        *(early, None, None, over, over, f"it expired on {moment(end)}"),
+        *(early, None, None, over, over, f"it expired on {moment(end)}")
     ]
 
 

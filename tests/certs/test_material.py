@@ -1,24 +1,23 @@
-"""Certificates and keys as PEM: what is read, refused and shown."""
+"""Certificates and keys as PEM: what is read, refused and shown, and the errors that tell it."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x25519
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from support.certificates import forge, pem
 
+from certs import errors
 from certs.errors import InvalidNameError, PairError, PemError
 from certs.material import (
     Authority,
@@ -143,10 +142,7 @@ _WHEN = _DAYS.map(lambda days: _START + timedelta(days=days))
 
 @given(_SETS.flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))), _WHEN)
 def test_merging(orders: tuple[tuple[x509.Certificate, ...], list[x509.Certificate]], when: datetime) -> None:
-    """Every unexpired CA is in the bundle exactly once, and no other; to merge again changes nothing.
-
-    Replicas that learned of the same CAs in different orders write the same bytes, and they are read again as they are.
-    """
+    """Each unexpired CA is there once and no other, in one order of bytes, as it is read and merged again."""
     merged = merge(orders[0], when)
 
     assert set(merged) == {certificate for certificate in orders[0] if certificate.not_valid_after_utc >= when}
@@ -354,3 +350,28 @@ def test_sha1_is_weak(sha1_certificate: x509.Certificate) -> None:
         "SHA1",
         "it is signed with SHA1, which Go refuses; sign it with SHA-256",
     )
+
+
+def test_the_error_tree_is_drawn() -> None:
+    """Every error is in the drawing at the top of its module, one level below its parent; CertificateError is all."""
+    assert errors.__doc__ is not None
+    found = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
+    assert len(found) == 7
+    drawn = {
+        words[0]: line.index(words[0]) for line in errors.__doc__.splitlines() if (words := line.strip("│├└─ ").split())
+    }
+
+    for name, error in found.items():
+        parent = error.__bases__[0].__name__
+        assert name in drawn
+        assert issubclass(error, errors.CertificateError)
+        if parent != "Exception":
+            assert drawn[name] == drawn[parent] + 4
+
+
+def test_importing_the_package_loads_nothing() -> None:
+    """`import certs` costs nothing: cryptography comes with the first module that needs it."""
+    code = "import sys, certs; sys.exit('cryptography' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[2])
+
+    assert done.returncode == 0

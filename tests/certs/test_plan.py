@@ -1,14 +1,21 @@
-"""The plan for stored files: what is kept, what is made anew and why, and whose files are left alone."""
+"""The plan for stored files, and the directory: what is kept or made anew and why, modes, atomic writes, the lock."""
 
+import json
+import os
+import stat
+import subprocess
+import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 from support.certificates import forge, pem
 from support.tables import rows
 
-from certs.errors import CertificateError, ForeignFileError, InvalidNameError
+from certs.errors import CertificateError, ForeignFileError, StoreError
 from certs.material import (
     AUTHORITY_LIFETIME,
     CLOCK_SKEW,
@@ -16,6 +23,7 @@ from certs.material import (
     Authority,
     Bundle,
     issued_by,
+    load_pair,
     moment,
     new_authority,
     new_key,
@@ -27,9 +35,12 @@ from certs.plan import (
     LEAF_CERT,
     LEAF_KEY,
     Ensured,
+    close_key,
+    ensure,
     plan,
     plan_authority,
     plan_leaf,
+    read_file,
     renewal_reason,
     usable_authority,
 )
@@ -72,11 +83,7 @@ def test_the_first_plan_makes_everything(now: datetime) -> None:
 
 
 def test_what_becomes_of_stored_files(stored: Mapping[str, bytes], now: datetime) -> None:
-    """A day later nothing changes; after half of its life the leaf is made anew, alone.
-
-    Then a new CA signs a new leaf while clients go on trusting the old CA, and with it the leaf that is still served.
-    Once the old CA has expired it is dropped, and the reason says which and when.
-    """
+    """A leaf is renewed alone at half of its life, a CA while clients trust the old one, which goes at its end."""
     (old,) = Bundle.from_pem(stored[BUNDLE])
     kept, half, rotated = (plan(stored, _NAMES, now + days * _DAY) for days in (1, 5, 250))
     later = now + AUTHORITY_LIFETIME + timedelta(hours=1)
@@ -124,10 +131,7 @@ def test_a_whole_life(now: datetime) -> None:
 
 @pytest.mark.parametrize("jump", [-3650, -30, -3, 3, 30, 3650], ids="{} days".format)
 def test_a_clock_that_jumps_and_comes_back(jump: int, stored: Mapping[str, bytes], now: datetime) -> None:
-    """Wherever the clock goes, there is a good pair there, and again a good one when it is back.
-
-    What is made by one three days ahead or behind holds for callers whose clock is right, and nothing has to go.
-    """
+    """Wherever the clock goes, a good pair is there and after it; three days off, callers with a right one take it."""
     there = now + jump * _DAY
     away = plan(stored, _NAMES, there)
     _consistent(away, stored, there)
@@ -258,12 +262,6 @@ def test_a_whole_foreign_place_can_be_taken_over_on_purpose(now: datetime) -> No
     assert plan_authority(taken.writes, now).writes == {}
 
 
-def test_wrong_requests_are_errors(now: datetime) -> None:
-    """Names that cannot be, are refused rather than cut down."""
-    with pytest.raises(InvalidNameError):
-        plan({}, ["a_b"], now)
-
-
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [
@@ -332,3 +330,168 @@ def test_a_stored_leaf_waits_for_clients(authority: Authority, now: datetime) ->
         assert reason.startswith("tls.crt was renewed: it ")
     _, half = plan_leaf(stored, authority, _NAMES, now + 4 * _DAY, trusted=True)
     assert half.startswith(f"tls.crt was renewed: half of its life was over on {moment(now + _LEAF_DUE)}")
+
+
+_FILES = ["ca-bundle.crt", "ca.crt", "ca.key", "tls.crt", "tls.key"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A directory that does not exist yet."""
+    return tmp_path / "var" / "certs"
+
+
+def _content(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in store.iterdir() if path.name in _FILES}
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_first_call_makes_the_directory_and_the_second_nothing(store: Path, now: datetime) -> None:
+    """Directory and keys are closed to others, and the files hold what was returned; what is good is not touched."""
+    made = ensure(store, _NAMES, now)
+
+    assert (_mode(store), [_mode(store / name) & 0o077 for name in ("ca.key", "tls.key")]) == (0o700, [0, 0])
+    assert sorted(path.name for path in store.iterdir()) == [".lock", *_FILES]
+    stored = _content(store)
+    assert load_pair(stored["tls.crt"], stored["tls.key"]) == made.leaf
+    assert usable_authority(stored, now) == made.authority
+    assert Bundle.from_pem(stored["ca-bundle.crt"]) == made.bundle
+    assert made.reasons == ("ca.crt was made: there was none", "tls.crt was made: there was none")
+
+    before = {path.name: path.stat().st_mtime_ns for path in store.iterdir()}
+    assert ensure(store, _NAMES, now + _DAY) == Ensured(made.leaf, made.authority, made.bundle)
+    assert {path.name: path.stat().st_mtime_ns for path in store.iterdir()} == before
+
+
+def test_keys_that_others_may_read(store: Path, now: datetime) -> None:
+    """A key that others may read is closed and it is said; one of somebody else is left, and no failure is silent."""
+    ensure(store, _NAMES, now)
+    (store / "tls.key").chmod(0o660)
+    assert ensure(store, _NAMES, now).reasons == ("tls.key was closed to others: its mode was 0660, now 0600",)
+    assert _mode(store / "tls.key") == 0o600
+
+    elsewhere = (store / "tls.key").rename(store.parent / "elsewhere.key")
+    elsewhere.chmod(0o640)
+    (store / "tls.key").symlink_to(elsewhere)
+    assert (ensure(store, _NAMES, now).reasons, _mode(elsewhere)) == ((), 0o640)
+
+    with pytest.raises(StoreError) as raised:
+        close_key(store / "no.key")
+    assert str(raised.value) == (
+        f"cannot take others' rights from {store}/no.key as uid {os.geteuid()}: No such file or directory"
+    )
+
+
+def test_leftovers_of_a_crash_are_removed(store: Path, now: datetime) -> None:
+    """What a dying process had written aside is replaced, whatever its mode, and not kept."""
+    store.mkdir(parents=True)
+    (store / ".tls.key.new").write_bytes(b"half a key")
+    (store / ".tls.key.new").chmod(0o644)
+
+    ensure(store, _NAMES, now)
+
+    assert not (store / ".tls.key.new").exists()
+    assert _mode(store / "tls.key") == 0o600
+
+
+def test_foreign_files_stop_everything(store: Path, now: datetime) -> None:
+    """Somebody's own pair is refused with its path and what to do, and not one file is written."""
+    certificate, key = forge("their.example")
+    store.mkdir(parents=True)
+    (store / "tls.crt").write_bytes(pem(certificate))
+    (store / "tls.key").write_bytes(pem(key))
+
+    with pytest.raises(ForeignFileError) as raised:
+        ensure(store, _NAMES, now)
+
+    assert str(raised.value) == (
+        f"{store}: tls.crt: it holds CN=their.example, issued by CN=their.example; it was not made here, so it is"
+        " not overwritten; use an empty directory, or move the file away"
+    )
+    assert _content(store) == {"tls.crt": pem(certificate), "tls.key": pem(key)}
+
+
+def test_a_file_in_the_place_of_the_directory(tmp_path: Path, now: datetime) -> None:
+    """A path that is a file, or goes through one, is told as such."""
+    (tmp_path / "file").write_text("x")
+
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        words = f"cannot use the directory {path} .*; a file stands where a directory belongs"
+        with pytest.raises(StoreError, match=words):
+            ensure(path, _NAMES, now)
+
+
+def test_a_write_that_fails_keeps_the_old_file(store: Path, now: datetime) -> None:
+    """When the new content cannot be put in place, the old one is still whole."""
+    ensure(store, _NAMES, now)
+    old = _content(store)
+    (store / ".tls.crt.new").mkdir()
+
+    with pytest.raises(StoreError, match=r"^cannot write .*/tls\.crt as uid"):
+        ensure(store, _NAMES, now + 6 * _DAY)
+
+    assert _content(store) == old
+
+
+def test_a_file_without_end_is_not_read(tmp_path: Path) -> None:
+    """A path that leads to a device ends in an error, not in an ever growing process."""
+    (tmp_path / "tls.crt").symlink_to("/dev/zero")
+
+    with pytest.raises(StoreError, match="is larger than 1048576 bytes, which no certificate or key is"):
+        read_file(tmp_path / "tls.crt")
+
+
+# Says when it is ready, waits for the word, and prints what it ended up with: the parent starts all of them at once.
+_RACER = """
+import json, sys
+from datetime import datetime
+from pathlib import Path
+from certs.plan import ensure
+print("ready", flush=True)
+sys.stdin.readline()
+ensured = ensure(Path(sys.argv[1]), ["a.example.com"], datetime.fromisoformat(sys.argv[2]))
+print(json.dumps([ensured.authority.fingerprint, ensured.leaf.fingerprint, ensured.reasons]))
+"""
+
+
+def _race(store: Path, when: datetime) -> list[list[Any]]:
+    command = [sys.executable, "-c", _RACER, str(store), when.isoformat()]
+    piped: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    racers = [subprocess.Popen(command, cwd=Path(__file__).parents[2], **piped) for _ in range(4)]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    return [json.loads(racer.communicate()[0]) for racer in racers]
+
+
+def test_processes_that_start_together_agree(store: Path, now: datetime) -> None:
+    """Of several processes on one new directory one makes the pair and the others use it; later, one renews it."""
+    for when, reasons in ((now, 2), (now + 5 * _DAY, 1)):
+        results = _race(store, when)
+
+        stored = _content(store)
+        authority = usable_authority(stored, when)
+        assert authority is not None
+        leaf = load_pair(stored["tls.crt"], stored["tls.key"])
+        assert {(result[0], result[1]) for result in results} == {(authority.fingerprint, leaf.fingerprint)}
+        assert sorted(len(result[2]) for result in results) == [0, 0, 0, reasons]
+
+
+def test_the_lock_of_a_dead_process_is_gone(store: Path, now: datetime) -> None:
+    """A process killed while it holds the directory leaves nothing that others would wait for."""
+    code = (
+        "import os, signal, sys; from pathlib import Path; from certs.plan import locked\n"
+        "with locked(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", code, str(store)]
+    killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
+
+    assert killed.returncode == -9
+    assert len(ensure(store, _NAMES, now).reasons) == 2

@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from support.certificates import forge, pem
+from support.patience import PATIENCE
 
 from certs.errors import CertificateError, KeyMismatchError
 from certs.material import Authority, Bundle, Leaf, fingerprint, moment, new_authority, new_key
 from certs.serving import FollowedFiles, ServingContext, in_memory
 
-from .echoing import echoing
-
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 # Clients of the ssl module know no other time than that of the host.
 _TODAY = datetime.now(UTC)
 _LIFE: dict[str, Any] = {"start": _TODAY - timedelta(hours=1), "end": _TODAY + timedelta(days=1)}
+
+
+def _trust(authority: Authority) -> Bundle:
+    return Bundle((authority.certificate,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,6 @@ class Server:
         self.serving.swap(leaf.cert_pem, leaf.key_pem)
         return leaf
 
-    @property
-    def bundle(self) -> Bundle:
-        """The CA of its pairs."""
-        return Bundle((self.authority.certificate,))
-
     async def connect(
         self, bundle: Bundle | None = None, name: str = "localhost", pair: Leaf | None = None, **settings: Any
     ) -> Connection:
@@ -102,7 +100,9 @@ class Server:
     async def answers(self, pair: Leaf | None, version: ssl.TLSVersion) -> bool:
         """Whether a line comes back to a caller. Under TLS 1.3 it learns that it was refused when it reads."""
         try:
-            connection = await self.connect(self.bundle, pair=pair, minimum_version=version, maximum_version=version)
+            connection = await self.connect(
+                _trust(self.authority), pair=pair, minimum_version=version, maximum_version=version
+            )
             return await connection.echo(b"hello\n") == b"hello\n"
         except (ssl.SSLError, ConnectionError):
             return False
@@ -110,15 +110,25 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """A server that sends each line back, with no pair yet."""
+    """A server that sends each line back, with no pair yet. It ends once the callers have closed their connections."""
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(line)
+        writer.close()
+
     serving = ServingContext()
     opened: list[asyncio.StreamWriter] = []
-    async with echoing(serving) as port:
-        yield Server(serving, new_authority(_TODAY), port, opened)
-        for writer in opened:
-            writer.close()
-            with suppress(ssl.SSLError, ConnectionError):
-                await writer.wait_closed()
+    listening = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=serving.context)
+    yield Server(serving, new_authority(_TODAY), listening.sockets[0].getsockname()[1], opened)
+    for writer in opened:
+        writer.close()
+        with suppress(ssl.SSLError, ConnectionError):
+            await writer.wait_closed()
+    closed = asyncio.create_task(listening.wait_closed())
+    await asyncio.sleep(0)  # it begins before close(): after that Python 3.11 waits for no connection
+    listening.close()
+    await asyncio.wait_for(closed, PATIENCE)
 
 
 async def test_a_client_that_trusts_the_bundle_connects(server: Server) -> None:
@@ -126,26 +136,23 @@ async def test_a_client_that_trusts_the_bundle_connects(server: Server) -> None:
     leaf = server.serve("localhost", "127.0.0.1", "*.example.com")
 
     for name in ("localhost", "127.0.0.1", "a.example.com"):
-        connection = await server.connect(server.bundle, name)
+        connection = await server.connect(_trust(server.authority), name)
 
         agreed = (connection.fingerprint, connection.tls.version(), connection.tls.selected_alpn_protocol())
         assert agreed == (leaf.fingerprint, "TLSv1.3", "http/1.1")
         assert await connection.echo(b"hello\n") == b"hello\n"
-    old = await server.connect(server.bundle, maximum_version=ssl.TLSVersion.TLSv1_2)
+    old = await server.connect(_trust(server.authority), maximum_version=ssl.TLSVersion.TLSv1_2)
     assert (old.tls.version(), server.serving.context.minimum_version) == ("TLSv1.2", ssl.TLSVersion.TLSv1_2)
 
 
 async def test_clients_that_refuse(server: Server) -> None:
-    """A name that is not on the leaf is no name of ours, and a CA of the same name is not the same CA.
-
-    A certificate without alternative names is refused by a client that, as Go does, ignores the common name.
-    """
+    """Clients refuse a name that is not on the leaf, a CA of the same name, and a common name alone, as Go does."""
     server.serve("localhost", "127.0.0.1")
     for name in ("other.example", "127.0.0.2"):
         with pytest.raises(ssl.SSLCertVerificationError, match="mismatch, certificate is not valid for"):
-            await server.connect(server.bundle, name)
+            await server.connect(_trust(server.authority), name)
     with pytest.raises(ssl.SSLCertVerificationError):
-        await server.connect(Bundle((new_authority(_TODAY).certificate,)))
+        await server.connect(_trust(new_authority(_TODAY)))
 
     ca = forge("CA", names=[], extensions=[x509.BasicConstraints(ca=True, path_length=None)], **_LIFE)
     certificate, key = forge("localhost", names=[], issuer=ca, **_LIFE)
@@ -158,19 +165,16 @@ async def test_clients_that_refuse(server: Server) -> None:
 async def test_an_open_connection_survives_a_swap(server: Server) -> None:
     """A connection from before the swap goes on; one from after it sees the new leaf."""
     old = server.serve()
-    before = await server.connect(server.bundle)
+    before = await server.connect(_trust(server.authority))
     new = server.serve()
-    after = await server.connect(server.bundle)
+    after = await server.connect(_trust(server.authority))
 
     assert (before.fingerprint, after.fingerprint) == (old.fingerprint, new.fingerprint)
     assert [await before.echo(b"1\n"), await after.echo(b"2\n"), await before.echo(b"3\n")] == [b"1\n", b"2\n", b"3\n"]
 
 
 async def test_a_pair_that_is_refused_changes_nothing(server: Server, weak_key: rsa.RSAPrivateKey) -> None:
-    """After it new connections are shown the old leaf, as if nothing had happened.
-
-    A key too weak for OpenSSL is refused with its own word for that.
-    """
+    """After it new connections are shown the old leaf; a key too weak for OpenSSL is refused with its own word."""
     old, new = server.serve(), server.authority.issue(["localhost"], _TODAY)
     server.serving.swap(old.cert_pem, old.key_pem)
     weak = forge(key=weak_key)
@@ -186,10 +190,7 @@ async def test_a_pair_that_is_refused_changes_nothing(server: Server, weak_key: 
 
 
 async def test_nothing_of_an_old_kind_of_key_stays(server: Server) -> None:
-    """From EC to RSA to Ed25519 and back: each time the new leaf is shown, under both versions of TLS.
-
-    One live context would keep a pair for each kind of key and go on showing the EC one.
-    """
+    """From EC to RSA to Ed25519 and back each new leaf is shown; one live context would go on showing the EC one."""
     keys = [
         ec.generate_private_key(ec.SECP256R1()),
         rsa.generate_private_key(65537, 2048),
@@ -322,46 +323,36 @@ def test_keys_are_gone_once_they_are_loaded(leaf: Leaf, tmp_path: Path, monkeypa
     assert set(Path("/proc/self/fd").iterdir()) <= descriptors
 
 
-@dataclass(frozen=True, slots=True)
-class Callers:
-    """A CA of callers, and how to make a pair of it."""
-
-    authority: Authority
-
-    def issue(self, purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH, **life: datetime) -> Leaf:
-        """A pair for one caller."""
-        issuer = (self.authority.certificate, self.authority.key)
-        own = self.authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-        # By it OpenSSL tells two CAs of one name apart; all common tools write it.
-        signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
-        use = [x509.ExtendedKeyUsage([purpose]), signer]
-        certificate, key = forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **_LIFE | life)
-        return Leaf((certificate,), key)
-
-    @property
-    def bundle(self) -> Bundle:
-        """The CA alone."""
-        return Bundle((self.authority.certificate,))
+def _caller(
+    authority: Authority, purpose: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH, **life: datetime
+) -> Leaf:
+    """A pair for one caller."""
+    own = authority.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    # By it OpenSSL tells two CAs of one name apart; all common tools write it.
+    signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+    use, issuer = [x509.ExtendedKeyUsage([purpose]), signer], (authority.certificate, authority.key)
+    certificate, key = forge("kube-apiserver", names=(), issuer=issuer, extensions=use, **_LIFE | life)
+    return Leaf((certificate,), key)
 
 
 @pytest.fixture(scope="module")
-def callers() -> list[Callers]:
+def callers() -> list[Authority]:
     """Two CAs of callers, with one name."""
-    return [Callers(new_authority(_TODAY)) for _ in range(2)]
+    return [new_authority(_TODAY) for _ in range(2)]
 
 
 @pytest.mark.parametrize("version", _VERSIONS)
 async def test_only_callers_of_the_authorities_are_answered(
-    version: ssl.TLSVersion, server: Server, callers: list[Callers]
+    version: ssl.TLSVersion, server: Server, callers: list[Authority]
 ) -> None:
     """Under both versions of TLS, before and after a swap of the pair: with a certificate for clients, and in time."""
     ours, theirs = callers
     cases: dict[str, Leaf | None] = {
-        "ours": ours.issue(),
+        "ours": _caller(ours),
         "none": None,
-        "of a CA with the same name": theirs.issue(),
-        "for servers": ours.issue(ExtendedKeyUsageOID.SERVER_AUTH),
-        "expired": ours.issue(end=_TODAY - timedelta(minutes=1)),
+        "of a CA with the same name": _caller(theirs),
+        "for servers": _caller(ours, ExtendedKeyUsageOID.SERVER_AUTH),
+        "expired": _caller(ours, end=_TODAY - timedelta(minutes=1)),
     }
 
     async def answered() -> list[str]:
@@ -369,7 +360,7 @@ async def test_only_callers_of_the_authorities_are_answered(
 
     server.serve()
     before = await answered()
-    server.serving.require_clients(ours.bundle)
+    server.serving.require_clients(_trust(ours))
     required = await answered()
     server.serve()
     assert (before, required, await answered()) == ([*cases], ["ours"], ["ours"])
@@ -377,11 +368,11 @@ async def test_only_callers_of_the_authorities_are_answered(
 
 @pytest.mark.parametrize("version", _VERSIONS)
 async def test_authorities_are_swapped_while_it_serves(
-    version: ssl.TLSVersion, server: Server, callers: list[Callers]
+    version: ssl.TLSVersion, server: Server, callers: list[Authority]
 ) -> None:
     """From one bundle to the overlap of two to the other: each caller is answered as long as its CA is in there."""
     server.serve()
-    pairs, (first, second) = [each.issue() for each in callers], (each.bundle for each in callers)
+    pairs, (first, second) = [_caller(each) for each in callers], map(_trust, callers)
     answers = []
     for bundle in (first, Bundle((*first, *second)), second):
         server.serving.require_clients(bundle)
@@ -390,13 +381,13 @@ async def test_authorities_are_swapped_while_it_serves(
     assert answers == [[True, False], [True, True], [False, True]]
 
 
-async def test_an_old_session_is_no_way_around(server: Server, callers: list[Callers]) -> None:
+async def test_an_old_session_is_no_way_around(server: Server, callers: list[Authority]) -> None:
     """A TLS 1.2 session from before is not resumed: the caller's CA may not be trusted any more."""
     server.serve()
-    server.serving.require_clients(callers[0].bundle)
-    context, pair = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), callers[0].issue()
+    server.serving.require_clients(_trust(callers[0]))
+    context, pair = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), _caller(callers[0])
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.load_verify_locations(cadata=server.bundle.pem.decode())
+    context.load_verify_locations(cadata=_trust(server.authority).pem.decode())
     with in_memory(pair.cert_pem + pair.key_pem) as path:
         context.load_cert_chain(path)
 
@@ -408,28 +399,28 @@ async def test_an_old_session_is_no_way_around(server: Server, callers: list[Cal
             return tls.session
 
     session = await asyncio.to_thread(connect, None)
-    server.serving.require_clients(callers[1].bundle)
+    server.serving.require_clients(_trust(callers[1]))
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await asyncio.to_thread(connect, session)
 
 
-async def test_an_intermediate_authority_is_enough(server: Server, callers: list[Callers]) -> None:
+async def test_an_intermediate_authority_is_enough(server: Server, callers: list[Authority]) -> None:
     """As with Go, a CA in the bundle is trusted as it stands, without the root above it."""
-    root = (callers[0].authority.certificate, callers[0].authority.key)
+    root = (callers[0].certificate, callers[0].key)
     key = new_key()
     signs = [x509.BasicConstraints(ca=True, path_length=0), x509.SubjectKeyIdentifier.from_public_key(key.public_key())]
     certificate, _ = forge("front-proxy CA", key=key, names=(), issuer=root, extensions=signs, **_LIFE)
-    caller = replace(callers[0], authority=Authority((certificate,), key))
+    authority = Authority((certificate,), key)
     server.serve()
-    server.serving.require_clients(caller.bundle)
+    server.serving.require_clients(_trust(authority))
 
-    assert await server.answers(caller.issue(), ssl.TLSVersion.TLSv1_3)
+    assert await server.answers(_caller(authority), ssl.TLSVersion.TLSv1_3)
 
 
-def test_a_file_is_followed(tmp_path: Path, callers: list[Callers]) -> None:
+def test_a_file_is_followed(tmp_path: Path, callers: list[Authority]) -> None:
     """Each look tells new content from the same; what cannot be used is said each time, and changes nothing."""
-    first, second = (each.bundle for each in callers)
+    first, second = map(_trust, callers)
     path, serving = tmp_path / "ca.crt", ServingContext()
     file = FollowedFiles(path)
 

@@ -38,10 +38,7 @@ def test_all_faults_are_told_at_once(authority: Authority, now: datetime, weak_k
     """A pair with everything wrong gives a finding for each fault."""
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
     certificate, _ = forge(
-        key=weak_key,
-        extensions=[purposes],
-        start=now - timedelta(days=9),
-        end=now - timedelta(hours=30),
+        key=weak_key, extensions=[purposes], start=now - timedelta(days=9), end=now - timedelta(hours=30)
     )
 
     assert verify([certificate], Bundle((authority.certificate,)), ["a.example", "b.example"], now) == (

@@ -9,12 +9,35 @@ import time
 import traceback
 from datetime import UTC, datetime
 
-from faults import table
-from faults.catalogue import FAULTS
-from faults.neighbours import Neighbours
+from faults import clocks, crowds, hostile, references, releases, reloads, watches
 from faults.page import PAGE, conditions
-from faults.row import Fault, Result, Row, name, words
+from faults.resources import Neighbours
 from faults.site import Site, Sizes
+from faults.table import Fault, Result, Row, line, name, replaced, words
+
+FAULTS: tuple[Fault, ...] = (
+    hostile.stall,
+    hostile.hostile,
+    crowds.large_reviews,
+    crowds.slow_connections,
+    crowds.out_of_descriptors,
+    crowds.full_disk,
+    crowds.unread_logs,
+    reloads.policy_edits,
+    reloads.policy_directory,
+    clocks.clock_ahead,
+    clocks.certificate_from_the_future,
+    references.parameters_150,
+    references.parameters_1000,
+    references.slow_access_reviews,
+    references.failing_access_reviews,
+    watches.cut_off,
+    watches.gone,
+    watches.restarted_api_server,
+    releases.stopped_replica,
+    releases.version_skew,
+    releases.cold_start,
+)
 
 
 def main() -> None:
@@ -43,12 +66,12 @@ def _done(fault: Fault, site: Site) -> Row:
             said = str(error).splitlines() or [""]
             result = Result("", "", 0.0, {f"could not be done: {type(error).__name__}: {said[0][:200]}": False})
     row = Row(name(fault), *words(fault), result, f"{datetime.now(UTC):%Y-%m-%d}", neighbours.busy)
-    _say(f"{time.monotonic() - began:.0f} s {table.line(row)}")
+    _say(f"{time.monotonic() - began:.0f} s {line(row)}")
     return row
 
 
 def _write(rows: list[Row]) -> None:
-    written = table.replaced(PAGE.read_text(encoding="utf-8"), rows, [name(fault) for fault in FAULTS], conditions())
+    written = replaced(PAGE.read_text(encoding="utf-8"), rows, [name(fault) for fault in FAULTS], conditions())
     PAGE.write_text(written, encoding="utf-8")
 
 

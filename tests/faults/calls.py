@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import ssl
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from support.service.reviews import answer_of
 from support.service.wire import Wire, connected, head
 
+from faults.documents import Review
 from faults.process import Process
-from faults.reviews import Review
-from faults.row import broken
+from faults.table import broken
 
 SECONDS = 5.0
 """How long the API server waits for the guard, and a kubelet for /livez. What comes later is lost."""
@@ -242,3 +243,46 @@ def reason(error: BaseException) -> str:
             return error.verify_message
         case _:
             return type(error).__name__
+
+
+T = TypeVar("T")
+
+_WORK_SECONDS = 120.0
+
+
+class Background:
+    """A loop that runs in this block, and the contexts that were entered in it, which end with it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="background")
+        self.stack = AsyncExitStack()
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the contexts, the last one first. Raises what one of them raises."""
+        try:
+            self.run(self._close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _close(self) -> None:
+        await self.stack.aclose()
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Enter a context, to the end of the block."""
+        return self.run(self.stack.enter_async_context(context))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something in the loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_WORK_SECONDS)

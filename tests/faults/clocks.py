@@ -1,16 +1,45 @@
-"""Faults of machines: a clock that is wrong."""
+"""Faults of machines: a clock that is wrong, and is put forward while a process runs. It needs a C compiler."""
 
 from __future__ import annotations
 
 import asyncio
+import struct
+import subprocess
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 from faults.calls import Calls, calling
-from faults.clock import Clock
+from faults.documents import GUARD
 from faults.process import Process
-from faults.reviews import GUARD
-from faults.row import Result
 from faults.site import Site
+from faults.table import Result
+
+_SOURCE = Path(__file__).with_name("clock.c")
+
+
+class Clock:
+    """The clock of the processes that are started with `environment`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Compile what shifts it. Raises CalledProcessError or FileNotFoundError without a C compiler."""
+        self._file = directory / "clock"
+        self._library = directory / "clock.so"
+        self.shift()
+        command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(self._library), str(_SOURCE)]
+        subprocess.run(command, check=True, capture_output=True)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables that a process with this clock needs."""
+        return {"LD_PRELOAD": str(self._library), "FAULT_CLOCK": str(self._file)}
+
+    def shift(self, wall: float = 0.0, monotonic: float = 0.0) -> None:
+        """Put it forward by seconds against the clock of this machine."""
+        content = struct.pack("=qq", int(wall * 1e9), int(monotonic * 1e9))
+        with self._file.open("r+b" if self._file.exists() else "wb") as file:  # in its place: it is mapped
+            file.write(content)
+
 
 _THREE_DAYS = 3 * 86400.0
 
@@ -37,10 +66,7 @@ def clock_ahead(site: Site) -> Result:
         lost=f"while the clock changed {calls.summary}; after the start {kept.summary}",
         healthy=float("inf") if kept.lost else calls.healthy_after(began),
         slow=(*calls.slow("answers while the clock changes"), *kept.slow("answers after the start")),
-        promises={
-            "no call lost while the clock changes": calls.flawless,
-            "none after the start": kept.flawless,
-        },
+        promises={"no call lost while the clock changes": calls.flawless, "none after the start": kept.flawless},
     )
 
 

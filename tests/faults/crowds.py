@@ -7,25 +7,20 @@ import os
 import resource
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from support.builders import pod
 from support.service.reviews import body
-from support.service.wire import Wire, connected, head
+from support.service.wire import connected, head
 
 from faults.calls import BROKEN, calling, probing, reason
+from faults.documents import GUARD, Review
 from faults.process import Process
-from faults.resources import MEGABYTE, chart_limit, descriptors, limited
-from faults.reviews import GUARD, Review
-from faults.row import Result, broken
+from faults.resources import MEGABYTE, Memory, chart_limit, descriptors, limited
 from faults.site import Site
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from faults.resources import Memory
+from faults.table import Result, broken
 
 _LARGE = 60
 _LARGE_SECONDS = 300.0
@@ -117,7 +112,7 @@ async def _slow(process: Process) -> Result:
         began = time.monotonic()
         async with standing(process, _SLOW, head("/validate/labels?timeout=30s", 5_000_000) + b"{") as held:
             await asyncio.sleep(10)
-            ended = sum(wire.has_ended for wire in held)
+            ended = sum(each.done() for each in held)
         await asyncio.sleep(2)
     return Result(
         seen=f"guard p99 {guard.p99 * 1e3:.0f} ms, on a new connection each time {newcomers.p99 * 1e3:.0f} ms; /livez "
@@ -146,10 +141,7 @@ def out_of_descriptors(site: Site) -> Result:
 
 
 async def _descriptors(process: Process) -> Result:
-    async with (
-        calling(process, GUARD, 50) as guard,
-        calling(process, GUARD, 5, callers=1, keep=False) as newcomers,
-    ):
+    async with calling(process, GUARD, 50) as guard, calling(process, GUARD, 5, callers=1, keep=False) as newcomers:
         await asyncio.sleep(2)
         async with standing(process, 400, b""):
             await asyncio.sleep(10)
@@ -215,37 +207,22 @@ async def _unlogged(process: Process, how: str, seconds: float) -> Result:
     )
 
 
-class Standing:
-    """A connection that stands around, and whether the other side has ended it or answered."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self._ended = asyncio.create_task(wire.ended())
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether anything came back, an end or an answer."""
-        return self._ended.done()
-
-    def forget(self) -> None:
-        """Listen no more."""
-        self._ended.cancel()
-        self._ended.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody asks how it ended
-
-
 @asynccontextmanager
-async def standing(process: Process, count: int, sent: bytes) -> AsyncIterator[list[Standing]]:
-    """Connections over which these bytes are sent and no more, held open in this block; some may not come about."""
+async def standing(process: Process, count: int, sent: bytes) -> AsyncIterator[list[asyncio.Task[bool]]]:
+    """Connections over which these bytes are sent and no more, held open in this block; some may not come about.
+
+    A task for each is done when anything came back, an end or an answer.
+    """
     context = process.context
     async with AsyncExitStack() as stack:
-        held: list[Standing] = []
+        held: list[asyncio.Task[bool]] = []
 
         async def connect() -> None:
             with suppress(*BROKEN):
                 async with asyncio.timeout(20):
                     wire = await stack.enter_async_context(connected(process.port, context))
                     await wire.send(sent)
-                held.append(Standing(wire))
+                held.append(asyncio.create_task(wire.ended()))
 
         for start in range(0, count, 50):
             await asyncio.gather(*(connect() for _ in range(start, min(start + 50, count))))
@@ -253,4 +230,5 @@ async def standing(process: Process, count: int, sent: bytes) -> AsyncIterator[l
             yield held
         finally:
             for each in held:
-                each.forget()
+                each.cancel()
+                each.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody asks how it ended

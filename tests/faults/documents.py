@@ -1,16 +1,30 @@
-"""The policies and objects that faults use."""
+"""The policies and objects that faults use, and reviews with the verdict that each has to get."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from cluster import manifests
-from support.service.reviews import body
+from support.builders import pod
+from support.service.reviews import RESERVED, body
 
-from faults.reviews import Review
+
+class Review(NamedTuple):
+    """A review and the verdict that it has to get."""
+
+    body: bytes
+    path: str
+    allowed: bool
+
+
+RESERVED_LABEL = Review(body(pod(labels=RESERVED)), "/validate/labels", allowed=False)
+OWN_LABEL = Review(body(pod(labels={"example.org/team": "a"})), "/validate/labels", allowed=True)
+GUARD = (RESERVED_LABEL, OWN_LABEL)
+"""What the guard of reserved labels refuses, and what it lets through."""
+
 
 Json = dict[str, Any]
 

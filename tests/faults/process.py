@@ -21,7 +21,7 @@ from cluster.workspace import free_ports
 from support.packmodes import OFF
 from support.service.reviews import answer_of
 
-from faults.reviews import Review
+from faults.documents import Review
 
 _HOST = "127.0.0.1"
 _END_SECONDS = 20.0

@@ -14,14 +14,12 @@ from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named, status
 from support.service.installation import kubeconfig
 
 from faults import documents
-from faults.background import Background
-from faults.calls import calling, probing
-from faults.documents import Json
+from faults.calls import Background, calling, probing
+from faults.documents import GUARD, Json, Review
 from faults.process import Process
 from faults.resources import connections
-from faults.reviews import GUARD, Review
-from faults.row import Result
 from faults.site import Site
+from faults.table import Result
 
 _TEAM = "default"
 _MAPS = f"/api/v1/namespaces/{_TEAM}/configmaps"

@@ -17,8 +17,8 @@ from cluster.polling import wait_for
 from cluster.release import NAMESPACE, Release
 
 from faults import documents
-from faults.row import Result
 from faults.site import Site
+from faults.table import Result
 from webhook.configuration.settings import Registration
 
 _TWO: dict[str, Any] = {"replicas": 2}
@@ -56,7 +56,8 @@ def stopped_replica(site: Site) -> Result:
             killed = time.monotonic()
             release.wait()
             writing.settle(3)
-    past = _past(phase)
+    refused = {write.name for write in load.WRITES if write.refusal}
+    past = [text for text in phase.failures if text.partition(":")[0] in refused]  # although it had to be refused
     return Result(
         seen=f"a write took {phase.slowest:.1f} s at most; those that met it were told “failed calling webhook”",
         lost=_lost(phase),
@@ -147,18 +148,8 @@ def _released(site: Site) -> Iterator[Release]:
         yield release
 
 
-def _past(phase: Phase) -> list[str]:
-    """What got through although it had to be refused."""
-    refused = {write.name for write in load.WRITES if write.refusal}
-    return [text for text in phase.failures if text.partition(":")[0] in refused]
-
-
-def _sent(phase: Phase) -> int:
-    return sum(phase.counts.values())
-
-
 def _lost(phase: Phase) -> str:
     """What became of the writes, for the table."""
     failed, unasked = phase.total("failed"), phase.total("unasked")
     lost = f"{failed} good writes failed, and {unasked} bad ones were refused without being asked about, of"
-    return f"{lost if failed or unasked else 'nothing of'} {_sent(phase):,} writes"
+    return f"{lost if failed or unasked else 'nothing of'} {sum(phase.counts.values()):,} writes"

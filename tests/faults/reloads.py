@@ -9,12 +9,11 @@ from cluster.polling import wait_for
 
 from faults import documents
 from faults.calls import calling
-from faults.documents import Json
+from faults.documents import GUARD
 from faults.process import Process
 from faults.resources import MEGABYTE, descriptors, resident
-from faults.reviews import GUARD
-from faults.row import Result
 from faults.site import Site
+from faults.table import Result
 
 _POLICIES = 20
 _WARM_UP = 0.1  # of all edits
@@ -100,7 +99,8 @@ async def _vanishing(process: Process) -> Result:
     back = time.monotonic()
     await asyncio.to_thread(wait_for, "the new policy", lambda: process.refuses(documents.sized(500)))
     said_ready = " ".join(ready.replace(f"{process.config.parent}/", "").split())
-    said = sorted({event["event"] for event in _warnings(process)})
+    worse = ("warning", "error", "critical")
+    said = sorted({each["event"] for each in process.entries() if each["level"] in worse})
     return Result(
         seen=f"answers p99 {calls.p99 * 1e3:.0f} ms; /readyz: {said_ready}; logged: {', '.join(said)}",
         lost=calls.summary,
@@ -108,7 +108,3 @@ async def _vanishing(process: Process) -> Result:
         slow=calls.slow("answers"),
         promises={"no review lost or misjudged": calls.flawless, "it is said": bool(said)},
     )
-
-
-def _warnings(process: Process) -> list[Json]:
-    return [each for each in process.entries() if each["level"] in ("warning", "error", "critical")]

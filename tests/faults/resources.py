@@ -1,12 +1,13 @@
-"""The memory and descriptors of a process and its children, and a limit on their memory."""
+"""The memory and descriptors of a process and its children, a limit on their memory, and what else a machine does."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import yaml
 
@@ -37,13 +38,15 @@ def resident(pid: int) -> int:
     return _memory(pid, "smaps_rollup", "Pss:")
 
 
-def descriptors(pid: int) -> int:
-    """How many files and connections a process and its children have open."""
-    total = 0
+def _opened(pid: int) -> Iterator[Path]:
     for each in family(pid):
         with suppress(OSError):
-            total += sum(1 for _ in Path(f"/proc/{each}/fd").iterdir())
-    return total
+            yield from Path(f"/proc/{each}/fd").iterdir()
+
+
+def descriptors(pid: int) -> int:
+    """How many files and connections a process and its children have open."""
+    return sum(1 for _ in _opened(pid))
 
 
 def connections(pid: int, server: str) -> int:
@@ -51,15 +54,11 @@ def connections(pid: int, server: str) -> int:
     port = f":{int(server.rpartition(':')[2]):04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
     inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(port)}
-    return sum(target in inodes for each in family(pid) for target in _targets(each))
-
-
-def _targets(pid: int) -> Iterator[str]:
-    """What the descriptors of a process lead to."""
-    with suppress(OSError):
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):
-                yield str(descriptor.readlink())
+    found = 0
+    for descriptor in _opened(pid):
+        with suppress(OSError):
+            found += str(descriptor.readlink()) in inodes
+    return found
 
 
 def chart_limit() -> int:
@@ -116,3 +115,45 @@ def _memory(pid: int, file: str, field: str) -> int:
             lines = Path(f"/proc/{each}/{file}").read_text(encoding="utf-8").splitlines()
             total += sum(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
     return total
+
+
+_LOOK_SECONDS = 1.0
+
+
+class Neighbours:
+    """Counts the threads of other processes that run or want to, again and again in this block."""
+
+    def __init__(self) -> None:
+        self._counts: list[int] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._count, name="neighbours", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._ended.set()
+        self._thread.join()
+
+    @property
+    def busy(self) -> str:
+        """How many there were on average, where that is more than there are cores; else empty."""
+        load, cores = sum(self._counts) / len(self._counts), os.cpu_count() or 1
+        return f"a load of {load:.1f} besides the run, on {cores} cores" if load > cores else ""
+
+    def _count(self) -> None:
+        while not self._counts or not self._ended.wait(_LOOK_SECONDS):
+            running = int(Path("/proc/loadavg").read_text(encoding="utf-8").split()[3].partition("/")[0])
+            self._counts.append(max(0, running - sum(map(_running, family(os.getpid())))))
+
+
+def _running(pid: int) -> int:
+    """How many threads of a process run or want to."""
+    states = []
+    for task in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            states.append(task.read_text(encoding="utf-8").rpartition(")")[2].split()[0])
+    return states.count("R")

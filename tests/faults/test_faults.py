@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from faults import crowds, page, table
+from faults.__main__ import FAULTS
 from faults.calls import Calls
-from faults.catalogue import FAULTS
-from faults.row import Result, Row, name, words
 from faults.site import Site, Sizes
-from faults.soak import picture
-from faults.soak.sample import Sample
+from faults.soak.sample import Sample, draw
+from faults.table import Result, Row, name, words
 
 _PAGE = """# Title
 
@@ -94,7 +93,7 @@ def test_a_picture_of_a_soak_has_a_line_for_each_series() -> None:
     """Two replicas have two lines for memory and two for descriptors, and latency has one."""
     samples = [Sample(5.0 * n, 100.0, 1.0, 2.0, 3.0, 0, 0, (80.0, 81.0), (30, 31)) for n in range(1, 4)]
 
-    drawn = picture.draw(samples, "two replicas")
+    drawn = draw(samples, "two replicas")
 
     assert drawn.count("<polyline") == 5
     assert "two replicas" in drawn

@@ -15,14 +15,12 @@ from cluster.polling import NotYet, wait_for
 from cluster.service import NAMESPACE
 
 from faults import documents
-from faults.background import Background
-from faults.calls import Calls, calling
-from faults.clock import Clock
-from faults.documents import Json
+from faults.calls import Background, calling
+from faults.clocks import Clock
+from faults.documents import GUARD, Json
 from faults.process import Process
-from faults.reviews import GUARD
-from faults.row import Result
 from faults.site import Site
+from faults.table import Result
 
 _PROCESSES = 20
 _CHANGES = 50
@@ -55,12 +53,8 @@ def cut_off(site: Site) -> Result:
             back = time.monotonic()
             process.wait_until_ready()
             healthy = time.monotonic() - back
-            return _cut_off(process, calls, said, healthy)
-
-
-def _cut_off(process: Process, calls: Calls, said: str, healthy: float) -> Result:
+            logged = {event["event"] for event in process.entries()}
     reason = next((line for line in said.splitlines() if "cut off" in line), "")
-    logged = {event["event"] for event in process.entries()}
     return Result(
         seen=f"/readyz: {reason.removeprefix('- ')}; answers p99 {calls.p99 * 1e3:.0f} ms",
         lost=calls.summary,
@@ -82,7 +76,7 @@ def gone(site: Site) -> Result:
     """
     directory, control_plane = site.directory(), site.control_plane
     with Background() as wires, Caller(control_plane) as caller:
-        _apply(caller, _MAP, 1000)
+        _apply(caller, 1000)
         cable, kubeconfig = _plugged(site, directory, wires)
         with Process(directory, cluster=site.cluster(kubeconfig)) as process, Background() as background:
             process.wait_until_ready()
@@ -92,15 +86,15 @@ def gone(site: Site) -> Result:
             cable.sever()
             wait_for("the first failure", lambda: process.events("watch failed"))
             for number in range(_CHANGES):
-                _apply(caller, _MAP, 1000 + number)
-            _apply(caller, _MAP, 100)
+                _apply(caller, 1000 + number)
+            _apply(caller, 100)
             _compact(control_plane)
             control_plane.restart_api_server()
             cable.cut = False
             back = time.monotonic()
             wait_for("the changed policy", lambda: process.refuses(documents.sized(500)))
             healthy = time.monotonic() - back
-            _remove(control_plane)
+            control_plane.objects.delete("configmap", _MAP, namespace=NAMESPACE)
             expired = sum(event.get("status") == 410 for event in process.events("watch failed"))
     return Result(
         seen=f"{expired} watches were answered 410 and listed anew; answers p99 {calls.p99 * 1e3:.0f} ms",
@@ -174,18 +168,14 @@ def _unready(process: Process) -> str:
     return "" if said.startswith("ok") else said
 
 
-def _apply(caller: Caller, name: str, most: int) -> None:
+def _apply(caller: Caller, most: int) -> None:
     """Write the ConfigMap of policies with a policy that refuses what is larger."""
-    metadata = {"name": name, "namespace": NAMESPACE, "labels": {"cks-admission.dev/policies": "true"}}
+    metadata = {"name": _MAP, "namespace": NAMESPACE, "labels": {"cks-admission.dev/policies": "true"}}
     data = {"limit.yaml": documents.text(documents.limit("limit", most))}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
     content_type = "application/apply-patch+yaml"
-    answer = caller.send("PATCH", f"{_MAPS}/{name}?fieldManager=faults&force=true", body, content_type=content_type)
+    answer = caller.send("PATCH", f"{_MAPS}/{_MAP}?fieldManager=faults&force=true", body, content_type=content_type)
     assert answer.code in (200, 201), answer
-
-
-def _remove(control_plane: ControlPlane) -> None:
-    control_plane.objects.delete("configmap", _MAP, namespace=NAMESPACE)
 
 
 def _compact(control_plane: ControlPlane) -> None:

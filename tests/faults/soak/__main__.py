@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from faults.page import PAGE, conditions, replaced
 from faults.site import Site
-from faults.soak import picture, sample
+from faults.soak import sample
 from faults.soak.run import REPLICAS, SAMPLE_SECONDS, soaking
 from faults.soak.sample import Sample
 
@@ -37,7 +37,7 @@ def main() -> None:
     _DIRECTORY.mkdir(exist_ok=True)
     sample.write(_DIRECTORY / "soak.csv", samples)
     title = f"{REPLICAS} replicas at {capacity / 2:.0f} reviews a second for {seconds / 60:.0f} minutes"
-    (_DIRECTORY / "soak.svg").write_text(picture.draw(samples, title), encoding="utf-8")
+    (_DIRECTORY / "soak.svg").write_text(sample.draw(samples, title), encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(replaced(page, "soak", _figures(samples, capacity, problems)), encoding="utf-8")
     sys.exit("\n".join(problems) or 0)

@@ -17,10 +17,9 @@ from support.service.reviews import body
 
 from benchmarks.load import context
 from faults import documents
-from faults.background import Background
-from faults.calls import Address, Calls, calling
+from faults.calls import Address, Background, Calls, calling
+from faults.documents import GUARD, Review
 from faults.resources import MEGABYTE, descriptors, resident
-from faults.reviews import GUARD, Review
 from faults.site import Site
 from faults.soak.sample import Sample
 

@@ -1,16 +1,19 @@
-"""What kube-apiserver's library said to the recorded cases, our engine says too."""
+"""What kube-apiserver's library said to the recorded cases, our engine says too, and so does the grammar of others."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from conformance.casefile import HERE, files, read
-from conformance.ours import faulty, generated_differs
+from celpy.celparser import CELParseError, CELParser
+from conformance.casefile import HERE, faulty, files, generated_differs, read
 
 from policies.cel.cases import difference, run
 from policies.cel.environment import Dialect
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import CompileError, Source
 from policies.kubernetes.release import RELEASES, Release
 
 FEWEST = {
@@ -84,3 +87,49 @@ def test_excluded_cases_say_why() -> None:
     for path in sorted((HERE / "excluded").glob("*.yaml")):
         assert "Not read as conformance cases." in path.read_text(encoding="utf-8")
         assert read(path)
+
+
+BEYOND = re.compile(r"\.\?|\[\?|[{,\[(]\s*\?|,\s*[\])}]|`")
+"""Syntax that is newer than cel-python: optionals, trailing commas, quoted names."""
+
+WE_REFUSE = {
+    r"argument (must be|is not)|variable name|(duplicate|iteration) variable|has\(\) macro|sortBy can": (
+        "rules of macros, which its grammar does not know"
+    ),
+    r"invalid (int|uint|double) literal|invalid unicode|unescape|string is not closed|no such token|unexpected `b`": (
+        "it looks at ranges and escapes later"
+    ),
+    r"reserved identifier|unexpected `(in|null)`": "it takes keywords for names where they cannot mean anything else",
+    r"may follow `!-`|a parenthesis is missing|end of the expression: a name": "it reads `-!x`, and `1.` as a number",
+}
+"""What our parser says of expressions that cel-python accepts, and why that is right."""
+THEY_REFUSE = {r"\d\.[a-z]": "it reads the point of `1.size()` as that of a number"}
+"""Expressions that cel-python refuses, and why they are right."""
+
+
+def _explained(explanations: dict[str, str], text: str) -> bool:
+    return any(re.search(pattern, text) for pattern in explanations)
+
+
+def test_another_parser_accepts_the_same_expressions() -> None:
+    """cel-python's parser accepts and refuses what ours does, but for the differences listed above."""
+    theirs = CELParser()
+    expressions = {case.expression for path in files() for case in read(path)}
+    unexplained = {}
+    for expression in sorted(expressions):
+        if BEYOND.search(expression):
+            continue
+        refusal, accepted = None, True
+        try:
+            parse(Source(expression))
+        except CompileError as error:
+            refusal = error.reference()
+        try:
+            theirs.parse(expression)
+        except CELParseError:
+            accepted = False
+        if refusal is not None and accepted and not _explained(WE_REFUSE, refusal):
+            unexplained[expression] = refusal
+        elif refusal is None and not accepted and not _explained(THEY_REFUSE, expression):
+            unexplained[expression] = "cel-python refuses it"
+    assert unexplained == {}

@@ -15,9 +15,8 @@ from typing import Self
 from support.service.processes import Service
 from support.service.wire import Reply, Wire, connected
 
-from fuzzing.answers import BrokenPromiseError, Offline, again, as_file, as_review, patched, request, same
-from fuzzing.documents import ROOT, Documents
-from fuzzing.reviews import Review, reviews
+from fuzzing.answers import ROOT, BrokenPromiseError, Documents, Offline, again, as_review, patched, request, same
+from fuzzing.reviews import Review, as_bytes, reviews
 
 REVIEWS = 100
 DOCUMENTS = 8
@@ -101,7 +100,7 @@ class Rounds:
 
     async def _checked(self, created: object) -> None:
         """`check` of a file says what the server says of the same object: mutated, then validated."""
-        checked = self._offline.check(as_file(created))
+        checked = self._offline.check(as_bytes(created))
         if checked is None:
             return
         self._counts["checks"] += 1

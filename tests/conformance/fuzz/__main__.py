@@ -19,9 +19,8 @@ from threading import Timer
 from typing import IO, Any
 
 import yaml
-from conformance.casefile import HERE
+from conformance.casefile import HERE, generated_differs
 from conformance.fuzz.grammar import Tree, generate, typed
-from conformance.ours import generated_differs
 from conformance.record import built, dump, expectation, question
 
 from policies.cel.cases import CelCase, difference, run
@@ -68,7 +67,7 @@ class Oracle:
     def _ask(self, cases: Sequence[CelCase]) -> Iterator[dict[str, Any]]:
         source, sink = _pipes(self._process)
         for case in cases:
-            sink.write(f"{json.dumps(_question(case))}\n".encode())
+            sink.write(f"{json.dumps(question({'fixtures': case.inputs}, _raw(case)))}\n".encode())
             sink.flush()
             timer = Timer(PATIENCE, self._process.kill)
             timer.start()
@@ -123,16 +122,15 @@ def main() -> int:
 
 def _batches(random: Random, count: int) -> Iterator[list[tuple[CelCase, Tree]]]:
     for first in range(0, count, BATCH):
-        shared = _inputs(random), _variables(random)
-        yield [_case(random, f"fuzz-{first + number}", *shared) for number in range(min(BATCH, count - first))]
-
-
-def _case(
-    random: Random, name: str, inputs: Mapping[str, Any], variables: tuple[tuple[str, str], ...]
-) -> tuple[CelCase, Tree]:
-    mode = random.choice(MODES)
-    tree = generate(random, mode)
-    return CelCase(id=name, expression=str(tree), mode=mode, inputs=inputs, variables=variables), tree
+        inputs, variables = _inputs(random), tuple((name, str(typed(random, type_))) for name, type_ in VARIABLES)
+        batch = []
+        for number in range(first, min(first + BATCH, count)):
+            mode = random.choice(MODES)
+            tree = generate(random, mode)
+            name = f"fuzz-{number}"
+            case = CelCase(id=name, expression=str(tree), mode=mode, inputs=inputs, variables=variables)
+            batch.append((case, tree))
+        yield batch
 
 
 def _inputs(random: Random) -> dict[str, Any]:
@@ -140,10 +138,13 @@ def _inputs(random: Random) -> dict[str, Any]:
     fields = {name: random.choice(SCALARS) for name in "idsbnlm" if random.random() < 0.9}
     items = [random.choice(SCALARS) for _ in range(random.randint(0, 3))]
     texts = {f"s{size}": "a" * size for size in (9, 10, 11, 30)} | {"u": "é" * 11}
+    containers = [
+        _some(random, {"name": random.choice("abc"), "image": "a.example/b:1", "ports": [{"containerPort": 80}, {}]})
+        for _ in range(random.randint(0, 3))
+    ]
+    spec = _some(random, {"containers": containers, "replicas": random.choice(SCALARS), "template": None})
     return {
-        "object": _some(
-            random, {"a": fields, "l": items, "t": texts, "spec": _spec(random), "metadata": _meta(random)}
-        ),
+        "object": _some(random, {"a": fields, "l": items, "t": texts, "spec": spec, "metadata": _meta(random)}),
         "oldObject": {"a": {"i": random.choice(SCALARS)}} if random.random() < 0.7 else None,
         "params": {"i": random.choice(SCALARS)} if random.random() < 0.8 else None,
         "namespaceObject": {"metadata": _meta(random) | {"name": "n"}} if random.random() < 0.8 else None,
@@ -157,14 +158,6 @@ def _inputs(random: Random) -> dict[str, Any]:
     }
 
 
-def _spec(random: Random) -> dict[str, Any]:
-    containers = [
-        _some(random, {"name": random.choice("abc"), "image": "a.example/b:1", "ports": [{"containerPort": 80}, {}]})
-        for _ in range(random.randint(0, 3))
-    ]
-    return _some(random, {"containers": containers, "replicas": random.choice(SCALARS), "template": None})
-
-
 def _meta(random: Random) -> dict[str, Any]:
     labels = {random.choice(("app", "a", "é")): random.choice(("a", "", "aaaaaaaaaaa"))}
     return _some(random, {"labels": labels, "name": "a-b", "creationTimestamp": "2026-01-02T03:04:05Z"})
@@ -172,10 +165,6 @@ def _meta(random: Random) -> dict[str, Any]:
 
 def _some(random: Random, fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if random.random() < 0.85}
-
-
-def _variables(random: Random) -> tuple[tuple[str, str], ...]:
-    return tuple((name, str(typed(random, type_))) for name, type_ in VARIABLES)
 
 
 def _different(oracle: Oracle, batch: Sequence[tuple[CelCase, Tree]]) -> Iterator[tuple[CelCase, Tree]]:
@@ -241,10 +230,6 @@ def _minimised(oracle: Oracle, case: CelCase, tree: Tree) -> CelCase:
         if _problem(oracle, tried) is not None:
             case = tried
     return case
-
-
-def _question(case: CelCase) -> dict[str, Any]:
-    return question({"fixtures": case.inputs}, _raw(case))
 
 
 def _raw(case: CelCase) -> dict[str, Any]:

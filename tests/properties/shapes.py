@@ -1,5 +1,6 @@
 """Objects as nobody should send them: parents missing, nulls, empty lists, other types, at any place."""
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -40,6 +41,14 @@ def fields(**usual: SearchStrategy[Any]) -> SearchStrategy[dict[str, Any]]:
 def some_of(item: SearchStrategy[Any]) -> SearchStrategy[list[Any]]:
     """A short list of possibly odd items."""
     return st.lists(odd(item), max_size=3)
+
+
+def everywhere(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Every place in a value with what is there, parents first."""
+    yield at, value
+    children: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from everywhere(child, (*at, key))
 
 
 _KEYS = st.sampled_from(

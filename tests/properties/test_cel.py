@@ -1,17 +1,36 @@
-"""CEL against itself: equality and order, both ways of evaluating, and objects that stay as they are."""
+"""CEL against itself: equality and order, both ways of evaluating, policies together and alone, trees and texts."""
 
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import TODAY, request
 from support.cel.celexpressions import EXPRESSIONS
 from support.cel.celrun import compiled, names
+from support.policies.randomrules import rule_set
 
 from policies.cel.equality import compare, contains, equal, find
+from policies.cel.library.authorizer import CheckAnswer
 from policies.cel.program import Evaluation, Program
+from policies.cel.syntax.ast import (
+    Call,
+    Entry,
+    FieldValue,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from policies.cel.syntax.formatting import ONE_LINE, formatted, same, unparse
+from policies.cel.syntax.parser import parse
+from policies.cel.syntax.source import Source
 from policies.cel.values import (
     ABSENT,
     INT_MAX,
@@ -24,6 +43,12 @@ from policies.cel.values import (
     Timestamp,
     Uint,
 )
+from policies.engine import engine
+from policies.engine.engine import Answer
+from policies.engine.facts import NamespaceKey, StaticFacts
+from policies.engine.interruption import Key, Missing
+from policies.engine.request import AdmissionRequest
+from policies.engine.rule import RuleSet
 from properties.shapes import fields, some_of
 
 _many = settings(max_examples=300)
@@ -61,10 +86,7 @@ def test_equality_is_symmetric(left: Any, right: Any) -> None:
 @_many
 @given(st.one_of(st.tuples(_numbers, _numbers), st.tuples(_scalars, _scalars)))
 def test_order_and_equality_agree(pair: tuple[Any, Any]) -> None:
-    """What has an order is equal when neither comes first, and the order turns with the sides.
-
-    Numbers have one whatever their types are; what else has none is not of one type.
-    """
+    """What has an order, as all numbers do, is equal when neither comes first; the order turns with the sides."""
     left, right = pair
     try:
         order = compare(left, right)
@@ -98,10 +120,7 @@ _NAMES = st.sampled_from(["a", "b", "x", "", "a-b", "12", "name"])
 _ports = some_of(fields(port=st.integers(1000, 1050)))
 OBJECTS = fields(
     metadata=fields(
-        name=_NAMES,
-        namespace=_NAMES,
-        labels=st.dictionaries(_NAMES, _NAMES, max_size=3),
-        finalizers=some_of(_NAMES),
+        name=_NAMES, namespace=_NAMES, labels=st.dictionaries(_NAMES, _NAMES, max_size=3), finalizers=some_of(_NAMES)
     ),
     spec=fields(
         replicas=st.integers(-1, 4),
@@ -165,10 +184,7 @@ def test_both_evaluators_agree_on_made_up_expressions(obj: Any, text: str) -> No
 @settings(max_examples=80)
 @given(OBJECTS, st.integers(0, 60))
 def test_both_evaluators_agree_on_the_limit(obj: Any, limit: int) -> None:
-    """Under a small limit the end comes at the same cost, or there is the same value.
-
-    Whoever does not need the cost of an expression over its limit learns the same without a second evaluation.
-    """
+    """Under a small limit the end comes at the same cost, with or without an exact one, or the value is the same."""
     for program in _PROGRAMS:
         usual, exact = (run(names(obj), limit=limit) for run in (program.evaluate, program.evaluate_exactly))
         assert (program.source.text, _outcome(usual)) == (program.source.text, _outcome(exact))
@@ -190,3 +206,160 @@ def test_evaluation_changes_nothing(obj: Any) -> None:
 
     assert (given_["object"], repr(given_["object"])) == (before, repr(before))
     assert repr(given_["oldObject"]) == repr(before)
+
+
+_SETS = 40
+_some_names = st.sampled_from(["a", "b", "x", ""])
+_PODS = OBJECTS.map(lambda obj: {**obj, "apiVersion": "v1", "kind": "Pod"})
+_DEPLOYMENTS = fields(
+    metadata=fields(name=_some_names, namespace=_some_names),
+    spec=fields(template=fields(
+        metadata=fields(labels=st.dictionaries(_some_names, _some_names, max_size=2)),
+        spec=fields(containers=some_of(fields(image=st.sampled_from(["r/a", "q", ""]))), name=_some_names),
+    )),
+).map(lambda obj: {**obj, "apiVersion": "apps/v1", "kind": "Deployment"})  # fmt: skip
+
+
+class _FactsToAsk(StaticFacts, frozen=True):
+    """Facts of which some have to be looked up first: Namespace `b`, and all authorization checks."""
+
+    def known(self, key: Key[Any]) -> Any:
+        if isinstance(key, NamespaceKey) and key.name != "b":
+            return super().known(key)
+        raise Missing(key)
+
+
+@cache
+def _rules(seed: int) -> RuleSet:
+    """A rule set whose policies were asked about each kind of request, and fused."""
+    rules = rule_set(seed)
+    for kind in ({"apiVersion": "v1", "kind": "Pod"}, {"apiVersion": "apps/v1", "kind": "Deployment"}):
+        template: Any = {"metadata": {}, "spec": {"containers": []}}
+        obj = {**kind, "metadata": {"name": "a"}, "spec": {"template": template}}
+        for old in (None, obj):
+            for namespace in ("default", ""):
+                _answer(request(obj, old=old, namespace=namespace), rules, StaticFacts(TODAY), together=True)
+    for screener in rules.screeners:
+        screener.prepare()
+    return rules
+
+
+def _answer(asked: AdmissionRequest, rules: RuleSet, facts: StaticFacts, *, together: bool) -> list[Any]:
+    """The answer in a form that can be compared, or the look-ups that it takes before there is one, with it."""
+    looked_up: list[Any] = []
+    while True:
+        try:
+            answer = engine.validate(asked, rules, facts, together=together)
+        except Missing as missing:
+            looked_up.append(missing.key)
+            facts = facts.entered(missing.key, _entry(missing.key))
+        else:
+            return [looked_up, _shown(answer)]
+
+
+def _entry(key: Any) -> Any:
+    return StaticFacts(TODAY).known(key) if isinstance(key, NamespaceKey) else CheckAnswer(allowed=True)
+
+
+def _shown(answer: Answer) -> list[Any]:
+    decisions = [
+        (decision.rule, decision.verdict, decision.violations, decision.notes, decision.more, repr(decision.failure))
+        for decision in answer.decisions
+    ]
+    return [answer.allowed, answer.message, answer.warnings, *decisions]
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(0, _SETS - 1),
+    st.one_of(_PODS, _PODS, _DEPLOYMENTS),
+    st.booleans(),
+    st.sampled_from(["default", "b", ""]),
+    st.sampled_from(["alice", "bob"]),
+)
+def test_together_as_one_by_one(seed: int, obj: Any, updated: bool, namespace: str, user: str) -> None:  # noqa: FBT001
+    """Whatever is written, what is found and looked up is equal, in the same order and words."""
+    asked = request(obj, old=obj if updated else None, namespace=namespace, user=user, name="a")
+    facts = _FactsToAsk(TODAY)
+
+    assert _answer(asked, _rules(seed), facts, together=True) == _answer(asked, _rules(seed), facts, together=False)
+
+
+_PLACE: Any = {"position": -1, "start": 0, "end": 0}
+_idents = st.sampled_from(["a", "bc", ".d", "_e1"])
+_field_names = st.sampled_from(["a", "spec", "return", "x_1"])
+_literals = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(INT_MIN, INT_MAX),
+    st.integers(0, UINT_MAX).map(Uint),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+    st.sampled_from(["'", '"', "\\", "a'b\"c", "\n\r\t\0", "'''", "//"]),
+    st.binary(max_size=3),
+)
+_BINARY = ["_+_", "_-_", "_*_", "_/_", "_%_", "_<_", "_<=_", "_>_", "_>=_", "_==_", "_!=_", "@in", "_&&_", "_||_"]
+
+
+def _call(function: str, *args: Node, target: Node | None = None) -> Node:
+    return Call(function, target, list(args), **_PLACE)
+
+
+def _nodes(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+    entry = st.builds(lambda key, value, optional: Entry(key, value, optional, **_PLACE), inner, inner, st.booleans())
+    member = st.builds(
+        lambda name, value, optional: FieldValue(name, value, optional, **_PLACE),
+        st.sampled_from(["a", "image"]),
+        inner,
+        st.booleans(),
+    )
+    few = st.lists(inner, max_size=3)
+    return st.one_of(
+        st.builds(lambda operand, field: Select(operand, field, **_PLACE), inner, _field_names),
+        st.builds(_call, st.sampled_from(_BINARY), inner, inner),
+        st.builds(_call, st.sampled_from(["!_", "-_"]), inner),
+        st.builds(lambda *parts: _call("_?_:_", *parts), inner, inner, inner),
+        st.builds(lambda a, b, optional: _call("_[?_]" if optional else "_[_]", a, b), inner, inner, st.booleans()),
+        st.builds(lambda a, field: _call("_?._", a, Literal(field, **_PLACE)), inner, _field_names),
+        st.builds(lambda name, args: _call(name, *args), st.sampled_from(["f", "has", ".g"]), few),
+        st.builds(
+            lambda name, target, args: _call(name, *args, target=target),
+            st.sampled_from(["f", "all", "map", "orValue"]),
+            inner,
+            few,
+        ),
+        st.builds(
+            lambda items, marks: ListLiteral(items, frozenset(m for m in marks if m < len(items)), **_PLACE),
+            few,
+            st.sets(st.integers(0, 2)),
+        ),
+        st.lists(entry, max_size=2).map(lambda entries: MapLiteral(entries, **_PLACE)),
+        st.builds(
+            lambda name, fields: StructLiteral(name, fields, **_PLACE),
+            st.sampled_from(["Object", "Object.spec", ".JSONPatch"]),
+            st.lists(member, max_size=2),
+        ),
+    )
+
+
+_leaves = st.one_of(
+    _literals.map(lambda value: Literal(value, **_PLACE)), _idents.map(lambda name: Ident(name, **_PLACE))
+)
+trees = st.recursive(_leaves, _nodes, max_leaves=12)
+
+
+@given(trees, st.sampled_from([ONE_LINE, 120, 30, 1]))
+def test_a_tree_comes_back_from_its_text(tree: Node, width: int) -> None:
+    """The text of a tree is parsed to the same tree, however its lines are broken."""
+    text = unparse(tree, width)
+
+    assert same(parse(Source(text), expand=False), tree), text
+
+
+@given(trees)
+def test_formatting_again_changes_nothing(tree: Node) -> None:
+    """The format of an expression depends on its tree and the spelling of its literals only."""
+    source = Source(unparse(tree).replace("has(", "f(").replace(".all(", ".f(").replace(".map(", ".f("))
+    once = formatted(source, 40)
+
+    assert formatted(Source(once), 40) == once

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.builders import WORKLOADS, Json, request
 
 from policies.admissionpolicy.derivation import defaulted, derive
-from policies.objects.fieldpath import Location, lookup
-from properties.shapes import bounded, fields, json_values, odd, pod_specs, some_of
+from policies.objects.fieldpath import lookup
+from properties.shapes import bounded, everywhere, fields, json_values, odd, pod_specs, some_of
 
 _TEXTS = st.sampled_from(["", "a", "b:latest", "v1", "x"])
 _AMOUNTS = st.dictionaries(
@@ -79,12 +79,6 @@ def _deployment(template: Any) -> Json:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": template}}
 
 
-def _locations(value: Any, at: Location = ()) -> list[Location]:
-    """Every place in a value."""
-    children: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [at, *(place for key, child in children for place in _locations(child, (*at, key)))]
-
-
 @bounded
 @given(st.one_of(_templates, fields(metadata=json_values, spec=json_values)))
 def test_defaulting_twice_is_defaulting_once(pod: Json) -> None:
@@ -114,15 +108,15 @@ def test_places_lead_into_the_template(template: Json) -> None:
     obj = _deployment(template)
     (derived,) = derive(request(obj), WORKLOADS)
 
-    for location in _locations(derived.pod):
+    for location, _ in everywhere(derived.pod):
         place = derived.place(location)
         if location[:1] == ("metadata",) and location[1:2] in (("name",), ("generateName",), ("namespace",)):
             assert place[:1] == ("metadata",)
         else:
             assert place == (*derived.template, *location)
 
-    for location in _locations(template):
-        assert lookup(obj, derived.place(location)) == lookup(template, location)
+    for location, found in everywhere(template):
+        assert lookup(obj, derived.place(location)) == found
 
 
 @bounded

@@ -22,6 +22,8 @@ _NODES = tuple(
 _FACTS = StaticFacts(TODAY, cluster_nodes=_NODES)
 _RULES = default_rules()
 _LABEL = {"qos.coreweave.cloud/interruptable": "true"}
+_JOB = {"template": {"metadata": {"labels": _LABEL}, "spec": {"template": {"spec": {}}}}}
+_CLAIM = {"volumeClaimTemplate": {"metadata": {"labels": {"a.coreweave.cloud/b": "c"}}}}
 _PLACED = {"kai.scheduler/topology": "coreweave", "kai.scheduler/topology-required-placement": "superpod=3"}
 
 
@@ -45,17 +47,6 @@ def _ray(groups: list[Json], **metadata: Any) -> Json:
     return _object("ray.io/v1", "RayCluster", spec, **metadata)
 
 
-def _jobs(count: int) -> Json:
-    job = {"metadata": {"labels": _LABEL}, "spec": {"template": {"spec": {}}}}
-    spec = {"replicatedJobs": [{"template": job} for _ in range(count)]}
-    return _object("jobset.x-k8s.io/v1alpha2", "JobSet", spec, labels=_LABEL)
-
-
-def _volumes(count: int) -> list[Json]:
-    claim = {"metadata": {"labels": {"a.coreweave.cloud/b": "c"}}}
-    return [{"name": str(number), "ephemeral": {"volumeClaimTemplate": claim}} for number in range(count)]
-
-
 def _containers(count: int) -> Json:
     resources = {"limits": {"cpu": "1", "example.com/b": "1"}}
     claims = [{"name": str(number), "resourceClaimTemplateName": "x"} for number in range(count)]
@@ -72,8 +63,12 @@ def _daemon_set(spec: Json) -> Json:
 _OBJECTS: dict[str, Callable[[int], Json]] = {
     "labels": lambda count: _object("v1", "ConfigMap", {}, labels=_reserved(count)),
     "labels-of-nodes": lambda count: _object("v1", "Node", {}, labels=_reserved(count)),
-    "copies": _jobs,
-    "volumes": lambda count: _object("v1", "Pod", {"volumes": _volumes(count)}),
+    "copies": lambda count: _object(
+        "jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [_JOB] * count}, labels=_LABEL
+    ),
+    "volumes": lambda count: _object(
+        "v1", "Pod", {"volumes": [{"name": str(number), "ephemeral": _CLAIM} for number in range(count)]}
+    ),
     "containers": lambda count: _object("v1", "Pod", _containers(count)),
     "tolerations": lambda count: _object("v1", "Pod", {"tolerations": [{"key": f"k{n}"} for n in range(count)]}),
     "sunk-tolerations": lambda count: _daemon_set({"tolerations": [{"key": f"k{number}"} for number in range(count)]}),

@@ -62,12 +62,6 @@ _OBJECTS = st.one_of(
 )
 
 
-def _applied(obj: Json) -> Json:
-    """The object with itself in the annotation in which kubectl keeps it."""
-    kept = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(obj)}
-    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
-
-
 def _recorded(obj: Json, told: str, content: Content) -> Mapping[str, Any]:
     """The record of a refusal of an object, and of a warning, that say something."""
     sent = body(obj, old=obj)
@@ -98,7 +92,9 @@ def test_no_record_holds_a_secret(obj: Json, content: Content, shown: st.DataObj
     hidden = sorted({text for secret in masking.hidden for text in record.shapes(secret)})
     write = shown.draw(_WAYS)
     told = " ".join(map(write, shown.draw(st.lists(st.sampled_from(hidden), max_size=3)))) if hidden else "nothing"
-    found = _recorded(_applied(obj), f"it is {told}.", content)
+    kept = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(obj)}  # as kubectl keeps it
+    applied = {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
+    found = _recorded(applied, f"it is {told}.", content)
 
     assert found["content"] == content
     assert ("object" in found["request"]) is (content == "objects")

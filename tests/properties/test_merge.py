@@ -14,20 +14,12 @@ from policies.admissionpolicy.mutation.dispatcher import (
     apply_configuration,
     apply_json_patch,
 )
-from policies.admissionpolicy.schema import Schema
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.values import ABSENT, Optional
 from policies.engine.request import GroupVersionKind
 from properties.shapes import bounded, json_values, pods
 
-
-def _pods() -> Schema:
-    found = schema.built_in(GroupVersionKind("", "v1", "Pod"))
-    assert found is not None
-    return found
-
-
-_PODS = _pods()
+_PODS = schema.known(GroupVersionKind("", "v1", "Pod"))
 _NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 _WORDS = st.text("ab", max_size=2)
 
@@ -73,11 +65,7 @@ _OPERATIONS = st.builds(
 @settings(bounded, max_examples=400)
 @given(live=_LIVE, applied=_APPLIED)
 def test_merging(live: Any, applied: Any) -> None:
-    """The configuration is part of the result, at each place, and what was merged is merged already.
-
-    Neither input is changed, and what the configuration does not mention is the very same value afterwards. A merged
-    list has each item once: the applied ones in their order, and the others in theirs.
-    """
+    """The result has the configuration and each item of a list once; the rest and both inputs stay as they are."""
     before = deepcopy((live, applied))
     merge.check(applied, _PODS.root)
     merged = merge.merge(live, applied, _PODS.root)

@@ -13,6 +13,7 @@ from policies.engine import engine, patch
 from policies.engine.facts import Facts, Node, StaticFacts, Taint
 from policies.engine.match import ResourceRule
 from policies.engine.rule import Hook, Mutator, PatchOperation, Rule, RuleSet, Validator
+from policies.objects.fieldpath import lookup
 from policies.podspec import Accelerators
 from policies.tolerations import CpuToleration, SunkDaemonSets
 from properties.shapes import bounded, daemon_sets, json_values, pods
@@ -45,12 +46,6 @@ _DAEMON_SETS = [
 ] + [RuleSet([_rule("sunk", _SUNK.validate, _SUNK.mutate), _rule("tolerations", _CPU.validate, _CPU.mutate)])]
 
 
-def _tolerations(obj: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj
-
-
 def _without(obj: Any, path: tuple[str, ...]) -> Any:
     """The object without what stands at the path, and without parents that are empty then, since they may be new."""
     if not path or not isinstance(obj, dict) or path[0] not in obj:
@@ -71,7 +66,7 @@ def _check(obj: Json, rules: RuleSet, facts: Facts, path: tuple[str, ...]) -> No
     assert {decision.verdict for decision in answer.decisions} <= {"patch", "admit"}
     assert again.operations == ()
     assert _without(changed, path) == _without(obj, path)
-    before, after = _tolerations(obj, path), _tolerations(changed, path)
+    before, after = lookup(obj, path), lookup(changed, path)
     if answer.operations:
         added = after[len(before or []) :]
         assert after == [*(before or []), *added]
@@ -121,13 +116,13 @@ def test_appending(obj: Json, keys: list[str], items: list[Any]) -> None:
         operations = patch.append(obj, keys, items)
     except patch.PatchError:
         operations = ()
-        before = _tolerations(obj, tuple(keys))
+        before = lookup(obj, tuple(keys))
         assert items
         assert not isinstance(before, list)
     else:
-        before = _tolerations(obj, tuple(keys))
+        before = lookup(obj, tuple(keys))
         changed = patch.apply(obj, operations)
-        assert _tolerations(changed, tuple(keys)) == ([*(before or []), *items] if items else before)
+        assert lookup(changed, tuple(keys)) == ([*(before or []), *items] if items else before)
         assert _without(changed, tuple(keys)) == _without(obj, tuple(keys))
     assert obj == sent
 

@@ -1,7 +1,6 @@
 """Small texts against plain specifications: reserved prefixes, field paths, quantities, globs, warnings."""
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +14,7 @@ from policies.labels import is_reserved
 from policies.matchconditions import RESERVED
 from policies.objects.fieldpath import Location, Pattern, Wildcard, locate, lookup, parse, render
 from policies.podspec import Accelerators
-from properties.shapes import bounded, json_values
+from properties.shapes import bounded, everywhere, json_values
 
 _DNS_LABELS = st.sampled_from(["coreweave", "cloud", "com", "foo", "notcoreweave", "example", "", "coreweave.cloud"])
 _PREFIXES = st.lists(_DNS_LABELS, max_size=4).map(".".join)
@@ -60,14 +59,6 @@ def test_any_text_is_a_pattern_or_an_error(text: str) -> None:
         assert 0 <= int(position[1]) < len(text)
 
 
-def _everywhere(value: Any, at: Location = ()) -> Iterator[tuple[Location, Any]]:
-    """Every place in a value with what is there, parents first."""
-    yield at, value
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, child in children:
-        yield from _everywhere(child, (*at, key))
-
-
 def _names(pattern: Pattern, location: Location) -> bool:
     return len(pattern) == len(location) and all(
         isinstance(found, int)
@@ -90,7 +81,7 @@ def test_places_are_found(value: Any, pattern: Pattern) -> None:
     """A pattern finds, of all places there are, those that it names, and looking one up gives what was found."""
     found = list(locate(value, pattern))
 
-    assert found == [(location, child) for location, child in _everywhere(value) if _names(pattern, location)]
+    assert found == [(location, child) for location, child in everywhere(value) if _names(pattern, location)]
     assert [lookup(value, location) for location, _ in found] == [child for _, child in found]
 
 
@@ -98,7 +89,7 @@ def test_places_are_found(value: Any, pattern: Pattern) -> None:
 @given(json_values, st.lists(st.one_of(st.integers(0, 3), st.text(max_size=2)), max_size=4).map(tuple))
 def test_looking_up_never_fails(value: Any, location: Location) -> None:
     """Whatever is asked of whatever object, there is something at the location or nothing."""
-    there = [child for at, child in _everywhere(value) if at == location and [*map(type, at)] == [*map(type, location)]]
+    there = [child for at, child in everywhere(value) if at == location and [*map(type, at)] == [*map(type, location)]]
 
     assert lookup(value, location) == (there[0] if there else None)
 

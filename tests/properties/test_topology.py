@@ -14,8 +14,24 @@ from policies.engine import patch
 from policies.topology.rule import TopologyPlacement
 from policies.topology.template import Options
 from policies.topology.topology import BUILT_IN, Catalog
-from properties.nodes import PREFERRED, TOPOLOGIES, Node, Wanted, is_in, is_placed, lands, matches, nodes_for, score
-from properties.placed import Placed, affinities_about, any_affinities, dead_affinities, placements, valid_affinities
+from properties.placed import (
+    PREFERRED,
+    TOPOLOGIES,
+    Node,
+    Placed,
+    Wanted,
+    affinities_about,
+    any_affinities,
+    dead_affinities,
+    is_in,
+    is_placed,
+    lands,
+    matches,
+    nodes_for,
+    placements,
+    score,
+    valid_affinities,
+)
 
 _RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS, clustered=False))
 _many = settings(max_examples=250)
@@ -24,12 +40,11 @@ _CONTRADICTIONS = ("The preferred placement must be inside the required one.", "
 _Situation = tuple[Placed, list[Node]]
 
 
-def _with_nodes(placed: Placed, *, real: bool) -> SearchStrategy[_Situation]:
-    return st.tuples(st.just(placed), nodes_for(placed.topology, placed.required, real=real))
+def _with_nodes(*, real: bool) -> SearchStrategy[_Situation]:
+    return placements().flatmap(lambda it: st.tuples(st.just(it), nodes_for(it.topology, it.required, real=real)))
 
 
-_situations = placements().flatmap(lambda placed: _with_nodes(placed, real=False))
-_real_situations = placements().flatmap(lambda placed: _with_nodes(placed, real=True))
+_situations = _with_nodes(real=False)
 
 
 def _translated(obj: Json, old: Json | None = None) -> Json:
@@ -106,7 +121,7 @@ def _weights(steps: int) -> list[int]:
 
 
 @_many
-@given(_real_situations, valid_affinities)
+@given(_with_nodes(real=True), valid_affinities)
 def test_scores(situation: _Situation, affinity: Any) -> None:
     """Whatever names its labels have: 100 for a Node in the nearest domain, and less the farther away it is."""
     placed, nodes = situation

@@ -11,15 +11,16 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.builders import FACTS, WORKLOADS, Json, pod_spec, request
+from support.builders import FACTS, TODAY, WORKLOADS, Json, at, merged, pod_spec, request
 
 from policies.engine import patch
+from policies.engine.facts import Facts, StaticFacts
+from policies.engine.facts import Node as ClusterNode
 from policies.topology.rule import TopologyPlacement
-from policies.topology.template import Options
+from policies.topology.template import Default, Options
 from policies.topology.topology import BUILT_IN, Catalog
-from properties.placed import placements
-
-_ATOMIC = frozenset({"requiredDuringSchedulingIgnoredDuringExecution"})
+from properties.placed import HARD, REQUIRED, SOFT, any_affinities, placements
+from properties.shapes import fields, odd, pod_specs
 
 
 def client_side_apply(live: Json, manifest: Json, last: Json) -> Json:
@@ -38,16 +39,12 @@ def client_side_apply(live: Json, manifest: Json, last: Json) -> Json:
 
 
 def server_side_apply(live: Json, manifest: Json, last: Json) -> Json:
-    """The fields of the manifest; those that it had before go; others stay. A node selector is one field.
-
-    Maps that are empty once their fields are gone go with them.
-    """
-    result = _without(deepcopy(live), last, manifest)
-    return _merged(result, manifest)
+    """The fields of the manifest; those that it had before go, with maps that are empty then; others stay."""
+    return _merged(_without(deepcopy(live), last, manifest), manifest)
 
 
 def _is_field(key: str, value: Any) -> bool:
-    return key in _ATOMIC or not isinstance(value, dict) or not value
+    return key == REQUIRED or not isinstance(value, dict) or not value
 
 
 def _without(live: Json, last: Json, manifest: Json) -> Json:
@@ -80,7 +77,8 @@ def replace(live: Json, manifest: Json, last: Json) -> Json:  # noqa: ARG001
     return deepcopy(manifest)
 
 
-_RULE = TopologyPlacement(Catalog(BUILT_IN), Options(WORKLOADS))
+_CATALOG = Catalog(BUILT_IN)
+_RULE = TopologyPlacement(_CATALOG, Options(WORKLOADS))
 _CONTRADICTION = "The preferred placement must be inside the required one."
 _many = settings(max_examples=200)
 _TOPOLOGY = "kai.scheduler/topology"
@@ -106,9 +104,8 @@ def _admitted(obj: Json, old: Json | None = None) -> Json:
     return patch.apply(obj, _RULE.mutate(request(obj, old=old), FACTS).operations)
 
 
-def _of_template(obj: Json) -> Json:
-    found: Json = obj["spec"]["template"]["metadata"].get("annotations") or {}
-    return found
+def _of_template(obj: Json) -> Any:
+    return obj["spec"]["template"]["metadata"].get("annotations") or {}
 
 
 @_many
@@ -157,3 +154,100 @@ def test_a_manifest_that_is_applied_again(kind: str, first: Json, second: Json, 
     if not [each for each in found if not each.verdict and each.summary != _CONTRADICTION]:
         assert _of_template(changed) == second
     assert _admitted(way(changed, manifest, manifest), changed) == changed
+
+
+_EACH_RULE = st.sampled_from(
+    [
+        _RULE,
+        TopologyPlacement(_CATALOG, Options(WORKLOADS, default=Default("coreweave"), unapplied="deny")),
+        TopologyPlacement(_CATALOG, Options(WORKLOADS, clustered=False)),
+    ]
+)
+_NODES = (ClusterNode("n0", {"backend.coreweave.cloud/superpod": "3"}), ClusterNode("n1", {}))
+_FACTS = st.sampled_from([FACTS, StaticFacts(TODAY, cluster_nodes=_NODES)])
+_OURS = ("affinity", "annotations", "schedulingGates", "cks-admission.dev/gang")
+_WORDS = ["coreweave", "superpod", "rack=1", "superpod=3", "", " ", "x", "fabric in (1", "hostname"]
+_texts = st.sampled_from(_WORDS) | st.text(max_size=8)
+
+
+@st.composite
+def _any_annotations(draw: st.DrawFn) -> Any:
+    found: Json = dict(draw(placements()).annotations)
+    for key in (_TOPOLOGY, HARD, SOFT):
+        if not draw(st.integers(0, 3)):
+            found[key] = draw(odd(_texts))
+    return found
+
+
+_METADATA = fields(
+    annotations=_any_annotations(),
+    labels=st.just({"kai.scheduler/queue": "a"}),
+    ownerReferences=st.just([{"controller": True}]),
+    deletionTimestamp=st.just("2026-03-01T00:00:00Z"),
+)
+_OWN_METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        "annotations": _any_annotations().map(
+            lambda found: {key: text for key, text in found.items() if isinstance(text, str)}
+        ),
+        "labels": st.just({"kai.scheduler/queue": "a"}),
+    },
+)
+_SPECS = st.builds(
+    lambda spec, affinity, scheduler: {**spec, "affinity": affinity, "schedulerName": scheduler},
+    pod_specs,
+    odd(any_affinities),
+    odd(st.sampled_from(["", "kai-scheduler", "team-slurm-scheduler"])),
+)
+_TEMPLATES = fields(metadata=_METADATA, spec=_SPECS)
+_TEMPLATE_PLACES = {
+    "v1 Pod": "",
+    "apps/v1 Deployment": "spec.template",
+    "batch/v1 Job": "spec.template",
+    "batch/v1 CronJob": "spec.jobTemplate.spec.template",
+    "jobset.x-k8s.io/v1alpha2 JobSet": "spec.replicatedJobs[0].template.spec.template",
+    "kubeflow.org/v2beta1 MPIJob": "spec.mpiReplicaSpecs.Worker.template",
+    "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet": "spec.leaderWorkerTemplate.workerTemplate",
+    "serving.knative.dev/v1 Service": "spec.template",
+}
+
+
+@st.composite
+def _objects(draw: st.DrawFn, kind: str) -> Json:
+    path = _TEMPLATE_PLACES[kind]
+    api_version, _, name = kind.partition(" ")
+    template = draw(odd(_TEMPLATES))
+    metadata = draw(_OWN_METADATA)  # which the API server has decoded, whatever the kind
+    if not path:
+        own = template.get("spec") if isinstance(template, dict) else None
+        return {"apiVersion": api_version, "kind": name, "metadata": metadata, "spec": own}
+    spec = {"suspend": True} if draw(st.booleans()) else {}
+    return merged({"apiVersion": api_version, "kind": name, "metadata": metadata, "spec": spec}, at(path, template))
+
+
+def _without_ours(value: Any) -> Any:
+    """The object without what is ours, and without maps that are empty then, since they may be new."""
+    if isinstance(value, dict):
+        found = {key: _without_ours(inner) for key, inner in value.items() if key not in _OURS}
+        return {key: inner for key, inner in found.items() if inner not in ({}, None)}
+    return [_without_ours(each) for each in value] if isinstance(value, list) else value
+
+
+@settings(max_examples=400)
+@given(st.data(), st.sampled_from(sorted(_TEMPLATE_PLACES)), _EACH_RULE, _FACTS)
+def test_any_object(data: st.DataObject, kind: str, rule: TopologyPlacement, facts: Facts) -> None:
+    """The patch applies, once is enough, it is of what is ours only, and every object is judged."""
+    obj = data.draw(_objects(kind))
+    old = data.draw(st.one_of(st.none(), st.just(obj), _objects(kind)))
+    sent = deepcopy((obj, old))
+
+    mutation = rule.mutate(request(obj, old=old, namespace="default", name="a"), facts)
+    changed = patch.apply(obj, mutation.operations)
+    again = rule.mutate(request(changed, old=old, namespace="default", name="a"), facts)
+    found = rule.validate(request(changed, old=old, namespace="default", name="a"), facts)
+
+    assert (obj, old) == sent
+    assert again.operations == ()
+    assert _without_ours(changed) == _without_ours(obj)
+    assert [each for each in found if "\n" in each.warning] == []

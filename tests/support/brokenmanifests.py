@@ -32,9 +32,8 @@ class Case(NamedTuple):
     echoes: tuple[str, ...]
 
 
-def _corpus() -> dict[str, Any]:
-    corpus: dict[str, Any] = yaml.load((_FOLDER / "corpus.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
-    return corpus
+def _corpus() -> Any:
+    return yaml.load((_FOLDER / "corpus.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 def definitions() -> list[dict[str, Any]]:
@@ -69,17 +68,12 @@ def judged(case: Case, schemas: Schemas) -> list[Said]:
     try:
         documents = yamlfile.load("x.yaml", case.text)
     except FileError as error:
-        return [_of_file(str(error))]
+        told = str(error)  # of a file with a duplicate key
+        (place,) = _DUPLICATE.finditer(told)
+        return [Said(place["path"], told, (int(place["line"]), int(place["column"])))]
     (document,) = documents
     flaws = schemas.flaws(document.value)
     return [Said(render(flaw.path), flaw.text, document.place(flaw.path)) for flaw in flaws]
-
-
-def _of_file(error: str) -> Said:
-    """The error of a file with a duplicate key."""
-    match = _DUPLICATE.match(error)
-    assert match is not None, error
-    return Said(match["path"], error, (int(match["line"]), int(match["column"])))
 
 
 def differences(release: Release, answers: Mapping[str, Any]) -> Iterator[str]:

@@ -41,7 +41,7 @@ def _case(written: Json) -> Case:
     obj: Json = {"apiVersion": _VERSIONS.get(kind, "v1"), "kind": kind, "metadata": {"name": "a"}}
     if spec := written.get("spec"):
         obj["spec"] = deepcopy(spec)
-        for pod in (obj["spec"], spec_of(obj["spec"].get("template") or {})):
+        for pod in (obj["spec"], (obj["spec"].get("template") or {}).get("spec") or {}):
             for prefix, field in (("c", "containers"), ("i", "initContainers")):
                 pod[field] = [{"name": f"{prefix}{i}", "image": "a", **one} for i, one in enumerate(pod.get(field, ()))]
                 if not pod[field]:
@@ -52,12 +52,6 @@ def _case(written: Json) -> Case:
         for index, (kind, spec) in enumerate([*ranges, *(("ResourceQuota", one) for one in written.get("quota", ()))])
     ]
     return Case(written["name"], context, obj, written["answer"])
-
-
-def spec_of(obj: Json) -> Json:
-    """Return the specification of an object; empty if it has none."""
-    spec: Json = obj.get("spec") or {}
-    return spec
 
 
 def judged(case: Case, release: Release = NEWEST) -> Json:

@@ -117,7 +117,11 @@ def ahead(text: str) -> str:
 
 def blocks(text: str) -> list[Block]:
     """Return the blocks of commands of a page."""
-    return [_commands(textwrap.dedent(block)) for _, block in _BLOCK.findall(ahead(text))]
+    found = []
+    for _, block in _BLOCK.findall(ahead(text)):
+        commands = re.split(r"^\$ ", textwrap.dedent(block), flags=re.MULTILINE)[1:]
+        found.append([(line, output) for line, _, output in (part.partition("\n") for part in commands)])
+    return found
 
 
 def is_as_shown(printed: str, shown: str) -> bool:
@@ -130,8 +134,3 @@ def is_as_shown(printed: str, shown: str) -> bool:
 
 def _needs_cluster(block: Block) -> bool:
     return any(_CLUSTER.search(line) for line, _ in block)
-
-
-def _commands(block: str) -> Block:
-    parts = [part.partition("\n") for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-    return [(line, output) for line, _, output in parts]

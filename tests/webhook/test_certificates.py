@@ -17,8 +17,7 @@ import yaml
 from cryptography import x509
 from cryptography.x509 import Certificate
 from structlog.testing import capture_logs
-from support.api.fakeapi import status
-from support.api.guardedapi import GuardedApi
+from support.api.fakeapi import GuardedApi, status
 from support.builders import Json
 from support.patience import until
 from support.service.installation import kubeconfig

@@ -7,8 +7,7 @@ from collections import Counter
 
 import jsonpatch
 from aiohttp import web
-from support.api.fakeapi import Json, _respond, status
-from support.api.guardedapi import GuardedApi
+from support.api.fakeapi import GuardedApi, Json, _respond, status
 from support.gangs.world import RACK, World
 
 from policies.topology.placement import GATE

@@ -81,14 +81,9 @@ def merged(found: Json | None, given: Json, before: Json) -> Json:
         return _without_empty_conditions(given)
     metadata = _map(found["metadata"], given["metadata"], before.get("metadata", {}))
     for place in ("labels", "annotations"):
-        metadata[place] = _map(
-            found["metadata"].get(place, {}),
-            given["metadata"].get(place, {}),
-            before.get("metadata", {}).get(place, {}),
-        )
+        metadata[place] = _map(*(each.get("metadata", {}).get(place, {}) for each in (found, given, before)))
     metadata["ownerReferences"] = _items(
-        "uid",
-        *(each.get("metadata", {}).get("ownerReferences", []) for each in (found, given, before)),
+        "uid", *(each.get("metadata", {}).get("ownerReferences", []) for each in (found, given, before))
     )
     entries: list[Json] = []
     old, new, was = (_named(each.get("webhooks", [])) for each in (found, given, before))
@@ -98,12 +93,9 @@ def merged(found: Json | None, given: Json, before: Json) -> Json:
             continue
         there, last = old.get(name, {}), was.get(name, {})
         entry = _map(there, new[name], last)
-        entry["clientConfig"] = _map(
-            there.get("clientConfig", {}), new[name]["clientConfig"], last.get("clientConfig", {})
-        )
-        entry["matchConditions"] = _items(
-            "name", *(each.get("matchConditions", []) for each in (there, new[name], last))
-        )
+        versions = (there, new[name], last)
+        entry["clientConfig"] = _map(*(each.get("clientConfig", {}) for each in versions))
+        entry["matchConditions"] = _items("name", *(each.get("matchConditions", []) for each in versions))
         entries.append(entry)
     return _without_empty_conditions({**found, "metadata": metadata, "webhooks": entries})
 

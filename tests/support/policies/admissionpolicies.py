@@ -46,20 +46,13 @@ REQUEST: Json = {
 }
 
 
-def _read(document: Json) -> reader.Loaded:
-    return reader.read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
-
-
-def _document(kind: str, name: str, spec: Json) -> Json:
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}
-    return {**head, "metadata": {"name": name}, "spec": spec}
-
-
 def validating(*validations: str | Json, **spec: Any) -> CompiledPolicy:
     """A ValidatingAdmissionPolicy `p`; a validation is an expression, or all its fields."""
     given = [{"expression": each} if isinstance(each, str) else each for each in validations]
     whole = {"matchConstraints": {"resourceRules": [RULE]}, **({"validations": given} if given else {}), **spec}
-    loaded = _read(_document("ValidatingAdmissionPolicy", "p", whole))
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy"}
+    document = {**head, "metadata": {"name": "p"}, "spec": whole}
+    loaded = reader.read([Document(value=document, name="policy.yaml", places=lambda _: (1, 1))])
     assert loaded.policies, [problem.text for problem in loaded.errors]
     return compile_policy(loaded.policies[0])
 

@@ -99,7 +99,7 @@ def inputs_of(case: Case) -> Inputs:
 
 def _read(folder: Path) -> PackPolicy:
     documents = tuple(yaml.safe_load_all((folder / "policy.yaml").read_text(encoding="utf-8")))
-    loaded = _loaded(str(folder), documents)
+    loaded = read(Document(value=each, name=str(folder), places=lambda _: (1, 1)) for each in documents)
     objects = tuple(each.value for each in loaded.context)
     return PackPolicy(
         folder=folder,
@@ -108,7 +108,3 @@ def _read(folder: Path) -> PackPolicy:
         run=SuiteRun(loaded, StaticParameters(objects)),
         suite=read_suite(yaml.safe_load((folder / "suite.yaml").read_text(encoding="utf-8"))),
     )
-
-
-def _loaded(name: str, documents: tuple[Json, ...]) -> Loaded:
-    return read(Document(value=each, name=name, places=lambda _: (1, 1)) for each in documents)

@@ -17,15 +17,8 @@ RACK = "node.coreweave.cloud/rack"
 def place(superpod: str, rack: str, prefix: str = BACKEND, **more: str) -> dict[str, str]:
     """The labels of a Node in fabric f1 that is in a superpod and a rack."""
     flavor = {f"{BACKEND}flavor": "infiniband"} if prefix == BACKEND else {}
-    return {
-        REGION: "east",
-        ZONE: "east-1",
-        f"{prefix}fabric": "f1",
-        f"{prefix}superpod": superpod,
-        RACK: rack,
-        **flavor,
-        **more,
-    }
+    own = {f"{prefix}fabric": "f1", f"{prefix}superpod": superpod, RACK: rack}
+    return {REGION: "east", ZONE: "east-1", **own, **flavor, **more}
 
 
 def node(

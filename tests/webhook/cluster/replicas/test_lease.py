@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from support.api.fakeapi import MUTATING, VALIDATING, named, status
-from support.api.guardedapi import GuardedApi
+from support.api.fakeapi import MUTATING, VALIDATING, GuardedApi, named, status
 from support.api.times import Times
 from support.patience import until
 

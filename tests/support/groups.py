@@ -35,7 +35,7 @@ _MODULES = {**dict.fromkeys(JUDGED, "judged"), **dict.fromkeys(NATIVE, "native")
 
 LONGEST = (
     *("native", "control_plane", "released", "placed", "judged", "vacant", "upgraded"),
-    *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "test_serve_heavy")),
+    *(f"tests/webhook/{name}" for name in ("test_serve_crowds", "test_serve", "test_serve_heavy")),
     "tests/policies/topology/test_choice",
     *(f"tests/properties/{name}" for name in ("test_topology", "test_topology_updates")),
 )

@@ -30,7 +30,7 @@ from webhook.certificates import Certificates, Issuance, TrustWatch, by_all, tru
 from webhook.cluster.api.client import Connection, connect
 from webhook.cluster.replicas.lease import SecretStore
 from webhook.cluster.replicas.webhooks import WatchState
-from webhook.configuration.settings import Registration, SettingsError, Tls
+from webhook.configuration.settings import Registration, Tls
 from webhook.metrics import Metrics
 
 _NOW = datetime.now(UTC)
@@ -77,18 +77,8 @@ class _Followed:
         return self.metrics.registry.get_sample_value("cks_admission_certificate_expiry_timestamp_seconds")
 
 
-@pytest.mark.parametrize("only", ["certFile", "keyFile"])
-def test_half_a_pair_is_a_mistake_in_the_settings(only: str) -> None:
-    """A certificate without its key, and a key without its certificate, are refused at once."""
-    with pytest.raises(SettingsError, match=r"^tls: certFile and keyFile belong together; give both or neither$"):
-        Certificates(_tls(**{only: Path("x")}), Metrics())
-
-
 def test_files_are_served(tmp_path: Path, pairs: list[Leaf]) -> None:
-    """The pair in the files is served from the start, and a new one once both have changed, which the log says once.
-
-    Its expiry is a metric, and it is no CA bundle of our own.
-    """
+    """The pair is served from the start, its expiry is a metric, and a new one is told once, when both have changed."""
     followed = _Followed(tmp_path)
     followed.write(pairs[0], pairs[0])
     followed.certificates.start()
@@ -442,19 +432,6 @@ async def test_the_first_turn(world: _World) -> None:
     assert manage.issuance.unready() == []
     value = manage.metrics.registry.get_sample_value("cks_admission_certificate_expiry_timestamp_seconds")
     assert value == (START + LEAF_LIFETIME).timestamp()
-
-
-async def test_it_is_renewed_at_half_of_its_life(world: _World) -> None:
-    """Before that it stays; afterwards there is another one by the same CA."""
-    async with managing(world) as manage:
-        leaves = []
-        for days in range(3):
-            world.now = START + days * DAY
-            await manage.turn()
-            leaves.append(manage.leaf)
-
-        assert leaves[0] == leaves[1] != leaves[2]
-        assert issued_by(manage.leaf.certificate, manage.authority)
 
 
 async def test_a_rotation_goes_step_by_step(world: _World) -> None:

@@ -1,15 +1,20 @@
-"""The clocks of reviews, the policies that count as slow, and turns, by which no tenant keeps the others waiting."""
+"""The clocks of reviews, policies that count as slow, turns, by which no tenant waits for another, and children."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import re
+import resource
+import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,35 +24,19 @@ from support.service.reviews import NeedsNamespaces, rule
 from policies.engine.facts import NamespaceKey
 from policies.engine.interruption import Missing, PostponedError, TimeLimitError
 from webhook import heavy
-from webhook.heavy import (
-    HALF_LIFE,
-    LEAST,
-    SLICE,
-    TIMES,
-    WAITING,
-    WAITING_OF_ONE,
-    Allowance,
-    Claim,
-    NoTurnError,
-    Slice,
-    SlowPolicies,
-    Turns,
-    Use,
-    turn_end,
-    turn_order,
-)
+from webhook.child import Child, ChildError, End
+from webhook.heavy import Allowance, Claim, NoTurnError, Slice, SlowPolicies, Turns, Use, turn_end, turn_order
+from webhook.limits import Limits
 from webhook.metrics import MOST, OTHERS, Metrics
 
 
-def _spin() -> None:
-    """Use processor time without ever looking at a clock of a review."""
-    until = time.thread_time() + 0.2
-    while time.thread_time() < until:
-        pass
-
-
 def _spin_aside() -> None:
-    other = threading.Thread(target=_spin)
+    def spin() -> None:
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            pass
+
+    other = threading.Thread(target=spin)
     other.start()
     other.join()
 
@@ -71,7 +60,7 @@ def test_the_slice_is_for_all_evaluations_of_a_review(monkeypatch: pytest.Monkey
     monkeypatch.setattr(heavy, "monotonic", lambda: time)
     clock = Slice()
     seen: list[object] = []
-    for used, by_others in ((0.9 * SLICE, 1.0), (0.0, 1.0), (0.2 * SLICE, 0.0)):
+    for used, by_others in ((0.9 * heavy.SLICE, 1.0), (0.0, 1.0), (0.2 * heavy.SLICE, 0.0)):
 
         def look(used: float = used) -> None:
             nonlocal time
@@ -130,7 +119,7 @@ def test_a_policy_is_skipped_after_it_was_slow_again_and_again(clock: list[float
 def test_a_change_of_policies_ends_the_skipping(clock: list[float]) -> None:
     """A policy that was mended is evaluated again, and has to be slow as often as the first time to be skipped."""
     policies = SlowPolicies(Metrics(), skips=lambda: True)
-    for _ in range(TIMES):
+    for _ in range(heavy.TIMES):
         policies.overtime("dear")
     policies.forgive()
     clock[0] += 1
@@ -148,7 +137,7 @@ def test_a_policy_is_named_once_a_minute_and_kept(clock: list[float]) -> None:
         clock[0] += 5
     assert (policies.skipped, told) == (frozenset(), ["dear", "dear"])
 
-    for _ in range(TIMES):
+    for _ in range(heavy.TIMES):
         policies.overtime("other", dry_run=True)
     assert told == ["dear", "dear"]
 
@@ -276,12 +265,12 @@ async def test_the_queue_is_bounded() -> None:
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(queue.turn("a", _later()))
-        tasks = [asyncio.create_task(work("a")) for _ in range(WAITING_OF_ONE)]
-        await _wait_for(queue, WAITING_OF_ONE)
+        tasks = [asyncio.create_task(work("a")) for _ in range(heavy.WAITING_OF_ONE)]
+        await _wait_for(queue, heavy.WAITING_OF_ONE)
         with pytest.raises(NoTurnError, match="too many"):
             await work("a")
-        tasks += [asyncio.create_task(work(f"t{number}")) for number in range(WAITING - WAITING_OF_ONE)]
-        await _wait_for(queue, WAITING)
+        tasks += [asyncio.create_task(work(f"t{number}")) for number in range(heavy.WAITING - heavy.WAITING_OF_ONE)]
+        await _wait_for(queue, heavy.WAITING)
         with pytest.raises(NoTurnError, match="too many"):
             await work("b")
     await asyncio.gather(*tasks)
@@ -368,10 +357,7 @@ _PERSON = ("person", 0.5)
     ],
 )
 def test_tenants_that_begin_at_once_share_their_time(reviews: list[tuple[str, float]], answered: list[str]) -> None:
-    """Who comes behind others that have used nothing yet, too, has a turn before its time is over.
-
-    Those who take less than their shares lose none, and no turn ends for a further review of the same tenant.
-    """
+    """Who comes last has a turn in time, who takes less than a share loses none; a tenant does not end its own turn."""
 
     async def scenario() -> Counter[str]:
         cloud = _Cloud()
@@ -400,11 +386,11 @@ def test_the_end_of_a_turn() -> None:
     """It is an even share of the time of who waits, later for who has used much, and never too early to do anything."""
     use, turn = Use(), Claim("turn", 10.0, 40.0)
     use.add("turn", 2.0, 10.0)
-    use.add("heavy", 4.0, 10.0)
-    light, late, heavy = Claim("light", 9.0, 16.0), Claim("late", 10.2, 10.4), Claim("heavy", 10.0, 12.0)
-    ends = [turn_end(turn, others, use, 10.0) for others in ([], [light], [light, light], [late], [heavy])]
+    use.add("much", 4.0, 10.0)
+    light, late, much = Claim("light", 9.0, 16.0), Claim("late", 10.2, 10.4), Claim("much", 10.0, 12.0)
+    ends = [turn_end(turn, others, use, 10.0) for others in ([], [light], [light, light], [late], [much])]
 
-    assert ends == [math.inf, 13.0, 12.0, 10.0 + LEAST, 16.0]
+    assert ends == [math.inf, 13.0, 12.0, 10.0 + heavy.LEAST, 16.0]
 
 
 def test_the_order_of_turns() -> None:
@@ -434,8 +420,97 @@ def test_use_fades() -> None:
     for number in range(1000):
         use.add(f"t{number}", 0.1, 0.0)
     use.add("team", 4.0, 0.0)
-    halves = [use.of("team", HALF_LIFE * times) for times in range(3)]
-    use.add("other", 1.0, HALF_LIFE * 8)
+    halves = [use.of("team", heavy.HALF_LIFE * times) for times in range(3)]
+    use.add("other", 1.0, heavy.HALF_LIFE * 8)
 
     assert halves == pytest.approx([4.0, 2.0, 1.0])
     assert use._seconds == pytest.approx({"team": 4.0 / 256, "other": 1.0})
+
+
+_LIMITS = Limits(memory=64 * 2**20, seconds=1)
+
+
+async def _end(*work: Callable[[], Any]) -> End:
+    """The end of a child that does some work."""
+    return await Child(lambda: (part() for part in work), _LIMITS).ended
+
+
+def _descriptors() -> list[str]:
+    return sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are enough
+
+
+async def test_results() -> None:
+    """The child returns what its work yields, however large, and neither process nor descriptor is left."""
+    before = _descriptors()
+    running = Child(lambda: iter((b"x" * 5_000_000, "y")), _LIMITS)
+    end = await running.ended
+
+    assert (end.reason, list(end.results())) == ("", [b"x" * 5_000_000, "y"])
+    assert list(End("killed while it wrote", end.written[:-1]).results()) == [b"x" * 5_000_000]
+    assert _descriptors() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(running.pid, os.WNOHANG)  # noqa: ASYNC222 - it does not wait
+
+
+async def test_the_child_has_nothing_of_its_parent_but_memory() -> None:
+    """Connections, the event loop and its wake-up are the parent's alone."""
+    end = await _end(_descriptors, lambda: signal.getsignal(signal.SIGTERM), lambda: signal.set_wakeup_fd(-1))
+    descriptors, handler, wakeup = end.results()
+
+    assert len(descriptors) == 3  # standard error, the pipe, and the directory that was listed
+    assert (handler, wakeup) == (signal.SIG_DFL, -1)
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        pytest.param({}.popitem, "ended with 1", id="exception"),
+        pytest.param(lambda: bytearray(4 * _LIMITS.memory), "took over 64 MiB of memory", id="memory"),
+        pytest.param(os.abort, "took over 64 MiB of memory", id="memory of C++"),
+        pytest.param(lambda: sum(count()), "took over 1 s", id="time"),
+        pytest.param(lambda: os.kill(os.getpid(), signal.SIGSEGV), "ended with -11", id="crash"),
+    ],
+)
+async def test_work_that_fails(work: Callable[[], object], reason: str) -> None:
+    """The end says why there is no result, and has those from before."""
+    end = await _end(lambda: "first", work)
+
+    assert (list(end.results()), end.reason) == (["first"], reason)
+
+
+async def test_a_child_that_does_not_end() -> None:
+    """One that heeds no request to end is killed."""
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    running = Child(lambda: map(time.sleep, (3600,)), _LIMITS)
+    signal.signal(signal.SIGALRM, before)
+    running.end()
+
+    assert await running.ended == End(f"ended with -{int(signal.SIGKILL)}", b"")
+
+
+async def test_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel gives no process the review fails as such, and no descriptor is lost."""
+    before = _descriptors()
+
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    with pytest.raises(ChildError, match="no process could be started: Resource temporarily unavailable"):
+        Child(lambda: (), _LIMITS)
+
+    assert _descriptors() == before
+
+
+async def test_the_child_is_bounded() -> None:
+    """A child whose parent is gone ends by itself, and none takes all memory."""
+
+    def bounds() -> Iterator[int]:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        yield resource.getrlimit(resource.RLIMIT_CPU)[0]
+        yield resource.getrlimit(resource.RLIMIT_AS)[0] - pages * resource.getpagesize()
+        yield os.nice(0)
+
+    seconds, memory, nice = (await Child(bounds, _LIMITS).ended).results()
+
+    assert (seconds, memory <= _LIMITS.memory, nice) == (_LIMITS.seconds, True, min(os.nice(0) + 5, 19))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
 import structlog
@@ -114,10 +113,7 @@ _PASSED = PolicyException("moving", ("tidy", "sunk"), "new house", TODAY)
     ],
 )
 def test_what_is_admitted_is_logged_at_debug_only(decisions: list[Decision], level: str, told: Json) -> None:
-    """Ordinary admissions are for debugging; a refusal, a warning, an exception or a failure is news, with its reason.
-
-    Nothing is said of an exception that has ended.
-    """
+    """Admissions are for debugging; a refusal, a warning, an exception in force and a failure are news with reason."""
     event = _logged(Answer(tuple(decisions)))
 
     assert event["log_level"] == level
@@ -162,51 +158,38 @@ def test_a_resource_is_named(asked: Any, resource: str, name: str) -> None:
     assert (event["resource"], event["name"]) == (resource, name)
 
 
-class _Stream(io.TextIOWrapper):
-    """A file, which may say that it is a terminal."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path.open("wb"))
-        self.path = path
-        self.terminal = False
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-    @property
-    def lines(self) -> list[str]:
-        """What was written."""
-        return self.path.read_text(encoding="utf-8").splitlines()
-
-
 @pytest.fixture
-def stream(tmp_path: Path) -> Iterator[_Stream]:
+def stream(tmp_path: Path) -> Iterator[TextIO]:
     """Where lines are logged to."""
-    with _Stream(tmp_path / "log") as made:
+    with (tmp_path / "log").open("w") as made:
         yield made
 
 
-def test_a_line_is_one_json_object(stream: _Stream) -> None:
+def _lines(stream: TextIO) -> list[str]:
+    return Path(stream.name).read_text(encoding="utf-8").splitlines()
+
+
+def test_a_line_is_one_json_object(stream: TextIO) -> None:
     """JSON lines have time, level and event first; values that JSON does not know become text."""
     logs.configure("info", "auto", stream)
 
     structlog.get_logger().warning("of note", where=Path("a/b"), text="two\nlines", error=ValueError("x"), n=1)
 
-    (line,) = stream.lines
+    (line,) = _lines(stream)
     event = json.loads(line)
     assert list(event)[:3] == ["timestamp", "level", "event"]
     assert event.pop("timestamp").endswith("Z")
     assert event == {"level": "warning", "event": "of note", "where": "a/b", "text": "two\nlines", "error": "x", "n": 1}
 
 
-def test_a_line_of_text_forges_no_other(stream: _Stream) -> None:
+def test_a_line_of_text_forges_no_other(stream: TextIO) -> None:
     """In logs for people, too, control characters are escaped, and further lines of a text are below its line."""
     logs.configure("info", "text", stream)
 
     logging.getLogger("library").warning("of\x1b[2J note\nforged")
     structlog.get_logger().warning("of note", name="a\x1b[2J\nforged", names=["\u202e\n"])
 
-    first, second, third = stream.lines
+    first, second, third = _lines(stream)
     assert first.endswith("of\\u001b[2J note")
     assert second.startswith("  forged ")
     assert third.endswith(r"name='a\x1b[2J\nforged' names=['\u202e\n']")
@@ -221,13 +204,15 @@ def test_a_line_of_text_forges_no_other(stream: _Stream) -> None:
         pytest.param("text", False, False, id="text-elsewhere"),
     ],
 )
-def test_the_form_follows_the_setting(form: Any, stream: _Stream, *, terminal: bool, as_json: bool) -> None:
+def test_the_form_follows_the_setting(
+    form: Any, stream: TextIO, monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool
+) -> None:
     """Text is for terminals and JSON for machines, unless the setting says which."""
-    stream.terminal = terminal
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
     logs.configure("info", form, stream)
     structlog.get_logger().info("of note", number=7)
 
-    (line,) = stream.lines
+    (line,) = _lines(stream)
     assert line.startswith("{") is as_json
     assert ("\x1b[" in line) == (terminal and not as_json)
     assert "of note" in line
@@ -237,17 +222,17 @@ _LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
 
 
 @pytest.mark.parametrize("level", _LEVELS)
-def test_the_level_is_the_least_that_is_shown(level: LogLevel, stream: _Stream) -> None:
+def test_the_level_is_the_least_that_is_shown(level: LogLevel, stream: TextIO) -> None:
     """Lines below the level of the setting are left out."""
     logs.configure(level, "json", stream)
     log = structlog.get_logger()
     for name in _LEVELS:
         getattr(log, name)("x")
 
-    assert tuple(json.loads(line)["level"] for line in stream.lines) == _LEVELS[_LEVELS.index(level) :]
+    assert tuple(json.loads(line)["level"] for line in _lines(stream)) == _LEVELS[_LEVELS.index(level) :]
 
 
-def test_what_libraries_log_is_json_too(stream: _Stream) -> None:
+def test_what_libraries_log_is_json_too(stream: TextIO) -> None:
     """A warning of a library is one JSON object on one line like all the rest, its traceback within."""
     logs.configure("info", "json", stream)
 
@@ -256,7 +241,7 @@ def test_what_libraries_log_is_json_too(stream: _Stream) -> None:
     except ValueError:
         logging.getLogger("aiohttp.server").exception("Error handling request")
 
-    (line,) = stream.lines
+    (line,) = _lines(stream)
     assert "Error handling request" in json.loads(line)["event"]
     assert "deep down" in line
 

@@ -1,4 +1,4 @@
-"""The service as a real process: how it comes up, why it may not, and what it measures about itself."""
+"""The service as a real process: how it comes up, why it may not, what it measures of itself, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 from support.builders import pod
 from support.patience import PATIENCE, until
 from support.service.commands import run, start
-from support.service.processes import Service, free_port
+from support.service.processes import Service, free_port, until_closed
 from support.service.reviews import REFUSAL, answer_of, body, refused_body
-from support.service.wire import connected, head
+from support.service.wire import JSON, connected, head
 
 from webhook.certificates import Upkeep
 from webhook.http.app import KEEP_ALIVE
@@ -29,6 +29,8 @@ from webhook.version import VERSION
 _NO_PEM = "it has no PEM block (no line like -----BEGIN CERTIFICATE-----)"
 _FOREIGN = "it was not made here, so it is not overwritten; use an empty directory, or move the file away"
 
+_PAIR = "cert", "key"
+_LEVELS = "'debug', 'info', 'warning', 'error'"
 _ANYWHERE = ("--host", "127.0.0.1", "--health-host", "127.0.0.1", "--health-port", "0", "--port", "0")
 
 
@@ -203,28 +205,12 @@ def _errors(text: str) -> list[str]:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ("--port 70000", "command line: listen.port: input should be less than or equal to 65535, found 70000"),
-        ("--config bad.yaml", "bad.yaml:1: lisen: unknown key; did you mean listen?"),
-        (
-            "--log-level loud",
-            "Invalid value for '--log-level': 'loud' is not one of 'debug', 'info', 'warning', 'error'.",
-        ),
-    ],
-)
-def test_settings_that_are_wrong_are_named(arguments: str, error: str) -> None:
-    """A command line or a configuration that is wrong is exit code 2, with one line about the cause."""
-    result = run("serve", *_ANYWHERE, *arguments.split())
-
-    assert (result.stdout, _errors(result.stderr), result.exit_code) == ("", [f"Error: {error}"], 2)
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
     ("arguments", "error", "code"),
     [
-        ("--tls-cert a.crt", "tls: certFile and keyFile belong together; give both or neither", 2),
+        ("--port 70000", "command line: listen.port: input should be less than or equal to 65535, found 70000", 2),
+        ("--config bad.yaml", "bad.yaml:1: lisen: unknown key; did you mean listen?", 2),
+        ("--log-level loud", f"Invalid value for '--log-level': 'loud' is not one of {_LEVELS}.", 2),
+        *((f"--tls-{half} a", "tls: certFile and keyFile belong together; give both or neither", 2) for half in _PAIR),
         ("--config rules.yaml", "workloads: Deployment of group 'apps' is in the table of workloads twice", 2),
         ("--register", "registration.apply needs a cluster: set cluster.kubeconfig or cluster.inCluster", 2),
         ("--certs-dir foreign", f"foreign: tls.crt: {_NO_PEM}; {_FOREIGN}", 3),
@@ -232,9 +218,9 @@ def test_settings_that_are_wrong_are_named(arguments: str, error: str) -> None:
 )
 def test_what_keeps_it_from_starting_is_named(arguments: str, error: str, code: int) -> None:
     """A service that cannot start ends with one line about the cause: 2 for wrong usage, 3 for what failed."""
-    done = start("serve", *_ANYWHERE, *arguments.split())
+    done = run("serve", *_ANYWHERE, *arguments.split())
 
-    assert (done.stdout, _errors(done.stderr.decode()), done.returncode) == (b"", [f"Error: {error}"], code)
+    assert (done.stdout, _errors(done.stderr), done.exit_code) == ("", [f"Error: {error}"], code)
 
 
 def _value(metrics: Metrics, name: str, **labels: str) -> float:
@@ -271,3 +257,98 @@ def test_runs_of_the_garbage_collector_are_counted() -> None:
     assert runs >= 3
     assert seconds > 0
     assert (runs, seconds) == tuple(_value(metrics, name, generation="2") for name in names)
+
+
+async def test_sigterm_under_load_loses_nothing(tmp_path: Path) -> None:
+    """From SIGTERM on readiness says no while the port is still open; every review that was sent has its own answer."""
+    async with Service(tmp_path, listen={"drainSeconds": 5.0}) as service:
+        port = await service.port()
+        sent: list[str] = []
+        answered: list[str] = []
+
+        async def call(number: int) -> None:
+            """Send reviews on a connection until it closes; the API server would go to another replica."""
+            closes = False
+            async with service.connection() as wire:
+                while not closes:
+                    sent.append(f"{number}-{len(sent)}")
+                    reply = await wire.call(refused_body(uid=sent[-1]), "/validate?timeout=10s")
+                    answer, closes = answer_of(reply.body), reply.closes
+                    assert (reply.status, answer["allowed"]) == (200, False)
+                    answered.append(answer["uid"])
+                assert await wire.ended()
+
+        running = asyncio.gather(*(call(number) for number in range(8)))
+        await until(lambda: len(answered) >= 160)
+
+        service.signal(signal.SIGTERM)
+        await service.event("stopping")
+        ready = await service.ask("/readyz")
+        async with connected(port, service.context()) as wire:
+            late = await wire.call(body(pod(), uid="late"))
+        await running
+        code = await service.ended()
+        await until(lambda: service.events[-1]["event"] == "stopped")
+
+    assert (ready.status, ready.text) == (503, "not ready\n- draining: the service is shutting down\n")
+    assert (answer_of(late.body)["uid"], late.closes) == ("late", True)
+    assert sorted(answered) == sorted(sent)
+    ending = [event["event"] for event in service.events if event["event"] in ("serving", "stopping", "stopped")]
+    assert (code, ending, service.noise) == (0, ["serving", "stopping", "stopped"], [])
+
+
+async def test_a_review_under_way_is_answered_after_the_port_has_closed(tmp_path: Path) -> None:
+    """A caller that was slow to send its review gets its answer although nobody listens on the port any more."""
+    sent = refused_body(uid="slow")
+    async with Service(tmp_path, listen={"drainSeconds": 0.1}) as service:
+        port = await service.port()
+        async with connected(port, service.context()) as wire:
+            await wire.send(head("/validate?timeout=30s", len(sent), JSON) + sent[:100])
+            await service.shows("\ncks_admission_requests_in_flight 1.0\n")
+            service.signal(signal.SIGTERM)
+            await until_closed(port)
+            await wire.send(sent[100:])
+            reply = await wire.reply()
+        code = await service.ended()
+
+    assert (reply.status, answer_of(reply.body)["uid"], reply.closes) == (200, "slow", True)
+    assert code == 0
+
+
+async def test_a_caller_that_never_finishes_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """After the grace that the configuration gives, the process ends with calls still open."""
+    settings = {"drainSeconds": 0.1, "graceSeconds": 0.2}
+    async with Service(tmp_path, listen=settings) as service, service.connection() as wire:
+        await wire.send(head("/validate?timeout=30s", 5000, JSON) + b"{")
+        await service.shows("\ncks_admission_requests_in_flight 1.0\n")
+        service.signal(signal.SIGTERM)
+        code = await service.ended(15)  # the caller would be given twice that
+
+    assert code == 0
+    assert service.events[-1]["event"] == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"), [([signal.SIGINT], 0), ([signal.SIGTERM, signal.SIGTERM], -signal.SIGTERM)]
+)
+async def test_who_will_not_wait(tmp_path: Path, signals: list[signal.Signals], expected: int) -> None:
+    """On a terminal nobody waits for endpoints: Ctrl-C ends the process at once, and a second signal any wait."""
+    async with Service(tmp_path, listen={"drainSeconds": 300}) as service:
+        await service.event("serving")
+        for number, each in enumerate(signals):
+            if number:
+                await service.event("stopping")
+            service.signal(each)
+
+        assert await service.ended() == expected
+
+
+async def test_idle_connections_do_not_hold_up_the_end(tmp_path: Path) -> None:
+    """Connections that are kept open without a call on them are closed when the port is."""
+    async with Service(tmp_path, listen={"graceSeconds": 300}) as service, service.connection() as wire:
+        assert (await wire.call(body(pod()))).status == 200
+        service.signal(signal.SIGTERM)
+        assert await wire.ended()
+        code = await service.ended()
+
+    assert code == 0

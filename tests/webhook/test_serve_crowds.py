@@ -17,6 +17,7 @@ from support.service.processes import Service
 from support.service.reviews import RESERVED, answer_of, body
 from support.service.wire import Wire, connected, head
 
+_CHART = Path(__file__).parents[1] / "chart" / "golden" / "default.yaml"
 _COUNT = 600
 _GUARDED = body(pod(labels=RESERVED))
 _PART_OF_A_HEAD = b"POST /validate/labels HTTP/1.1\r\nHost: localhost\r\n"
@@ -171,18 +172,13 @@ async def test_connections_end_between_calls_and_no_call_is_lost(tmp_path: Path)
 
 
 async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
-    """Callers that keep their connections reach new replicas all the same, and soon each as often as the first.
-
-    The callers call together, so that a replica that gets less of the machine is not asked less. A connection lives
-    for its time give or take a quarter: if a replica had only the longest ones and the others only the shortest, it
-    would answer 5/14 of all calls, and 1/6 the other way round. Chance keeps shares within that in the long run.
-    """
+    """Callers that keep their connections reach new replicas all the same, and soon each as often as the first."""
     directories = [tmp_path / str(number) for number in range(4)]
     for directory in directories:
         directory.mkdir()
     replicas = 1
     turns = itertools.count()
-    together = asyncio.Barrier(12)
+    together = asyncio.Barrier(12)  # so that a replica that gets less of the machine is not asked less
     answers: Counter[int] = Counter()
 
     async def call_on(services: Sequence[Service]) -> None:
@@ -197,6 +193,7 @@ async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
                     answers[number] += 1
 
     def shares_are_even() -> bool:
+        # A connection lives for its time give or take a quarter: one with the longest ones only would have 5/14.
         return all(1 / 6 * answers.total() < answers[number] < 5 / 14 * answers.total() for number in range(4))
 
     async with AsyncExitStack() as stack:
@@ -211,6 +208,11 @@ async def test_load_is_even_after_scaling_out(tmp_path: Path) -> None:
         for caller in callers:
             caller.cancel()
         await asyncio.wait(callers)
+
+
+def _peak(pid: int) -> int:
+    """The most memory that a process has had resident, in KiB."""
+    return int(Path(f"/proc/{pid}/status").read_text(encoding="utf-8").partition("VmHWM:")[2].split()[0])
 
 
 async def test_many_large_reviews_stay_within_the_memory_limit(tmp_path: Path) -> None:
@@ -233,20 +235,8 @@ async def test_many_large_reviews_stay_within_the_memory_limit(tmp_path: Path) -
         statuses = set().union(*await asyncio.gather(*(tried() for _ in range(12))))
         peak = _peak(service.process.pid)
 
-    assert statuses <= {200, 503, 408}
-    assert peak < _memory_limit()
-
-
-def _peak(pid: int) -> int:
-    """The most memory that a process has had resident, in bytes."""
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(text.partition("VmHWM:")[2].split()[0]) * 1024
-
-
-def _memory_limit() -> int:
-    """The limit in the chart as it is rendered by default, in bytes."""
-    golden = Path(__file__).parents[1] / "chart" / "golden" / "default.yaml"
-    documents = yaml.safe_load_all(golden.read_text(encoding="utf-8"))
+    documents = yaml.safe_load_all(_CHART.read_text(encoding="utf-8"))
     (deployment,) = [d for d in documents if (d["kind"], d["metadata"]["name"]) == ("Deployment", "cks-admission")]
     limit: str = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
-    return int(limit.removesuffix("Mi")) * 1024 * 1024
+    assert statuses <= {200, 503, 408}
+    assert peak < int(limit.removesuffix("Mi")) * 1024

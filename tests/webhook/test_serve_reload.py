@@ -1,18 +1,20 @@
-"""The real process, whose configuration and certificates change while it serves."""
+"""The real process, whose configuration, policies and certificates change while it serves."""
 
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
+from textwrap import indent
 
+import pytest
 import yaml
-from support.api.fakeapi import NAMESPACES, NODES, FakeApi, named
-from support.builders import pod
-from support.service.installation import kubeconfig
+from support.builders import Json, pod
+from support.patience import until
+from support.policies.policydocuments import policy
+from support.service.commands import start
 from support.service.processes import Service, replace
 from support.service.reviews import RESERVED, body
 
 from certs.material import new_authority
-from policies.topology.objects import KAI
-from policies.topology.placement import TOPOLOGY
 
 
 async def _allowed(service: Service) -> bool:
@@ -52,42 +54,6 @@ async def test_a_configuration_that_changes(tmp_path: Path) -> None:
     assert waiting["keys"] == ["listen.host", "listen.port", "listen.drainSeconds"]
 
 
-async def test_a_kind_of_workloads_that_is_added(tmp_path: Path) -> None:
-    """Once the configuration knows a kind, whoever deletes a Topology is told of the objects of it that name that."""
-    file, train = tmp_path / "cks.yaml", named("t", namespace="team")
-    train["metadata"]["annotations"] = {TOPOLOGY: "racks"}
-    topology = named("racks", spec={"levels": [{"nodeLabel": "example.org/rack"}]})
-    deleted = {"apiVersion": f"{KAI}/v1alpha1", "kind": "Topology", **topology}
-    resource = {"group": KAI, "version": "v1alpha1", "resource": "topologies"}
-    kind = {"group": "example.org", "kind": "Train", "templates": ["spec.template"]}
-    async with FakeApi() as api:
-        api.put(NAMESPACES, named("team", {}))
-        api.put(NODES, named("n1", {}))
-        api.install(KAI, {"v1alpha1": {"topologies": "Topology"}}, namespaced=False)
-        api.put(f"/apis/{KAI}/v1alpha1/topologies", topology)
-        api.install("example.org", {"v1": {"trains": "Train"}})
-        api.put("/apis/example.org/v1/trains", train)
-        (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(api.url)), encoding="utf-8")
-
-        async def warnings() -> list[str]:
-            answer = await service.answer(body(None, deleted, operation="DELETE", namespace="", resource=resource))
-            return list(answer.get("warnings", ()))
-
-        cluster, policies = {"kubeconfig": str(tmp_path / "kubeconfig")}, {"native": False, "configMaps": False}
-        async with Service(tmp_path, cluster=cluster, policies=policies) as service:
-            found = [await warnings()]
-            settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-            replace(file, yaml.safe_dump({**settings, "workloads": [kind]}))
-            await service.event("configuration loaded")
-            found.append(await warnings())
-
-    warning = (
-        'topology "racks" is named by Train team/t. Change or delete them first: Pods that wait would never be '
-        "scheduled. Running ones go on. topology.deletion: deny refuses this."
-    )
-    assert found == [[], [warning]]
-
-
 async def _shown(service: Service) -> str:
     """What a new connection is shown; a review on it is answered."""
     async with service.connection() as wire:
@@ -122,14 +88,108 @@ async def test_new_connections_see_the_new_pair_and_open_ones_go_on(tmp_path: Pa
     assert (after.status, after.closes) == (200, False)
 
 
-async def test_its_own_pair_is_made_again_while_it_serves(tmp_path: Path) -> None:
-    """A pair of the service's own that is lost is replaced, and shown by a CA that clients trust."""
-    async with Service(tmp_path) as service:
-        await service.event("serving")
-        first = await _shown(service)
-        for name in ("tls.crt", "tls.key"):
-            (service.certs / name).unlink()
-        await service.event("certificate served", 2)
-        second = await _shown(service)
+_ENDS_IN_X = "object.metadata.name.endsWith('x')"
+_BROKEN = "object.metadata.name.endsWidth('x')"
+_DENIED = "ValidatingAdmissionPolicy 'names' with binding 'names' denied request: The name ends in x."
+_WHY = (
+    "{file}:7:61: spec.validations[0].expression: undeclared reference to 'endsWidth' (in container '')\n"
+    "object.metadata.name.endsWidth('x')\n"
+    "                              ^\n"
+    "hint: did you mean 'endsWith'?"
+)
 
-    assert first != second
+
+def _write(file: Path, expression: str, name: str = "names") -> None:
+    replace(file, policy(name, expression, "The name ends in x."))
+
+
+async def _refusal(service: Service, path: str = "/validate") -> str:
+    """What a Pod called web is told; empty where it is admitted."""
+    answer = await service.answer(body(pod(metadata={"name": "web"})), path)
+    return str(answer.get("status", {}).get("message", ""))
+
+
+async def test_a_directory_of_policies(tmp_path: Path) -> None:
+    """Policies apply from the start and follow their files; a mistake in one is told and changes nothing else."""
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    _write(policies / "names.yaml", _ENDS_IN_X)
+    async with Service(tmp_path, "--policies", str(policies)) as service:
+        loaded = await service.event("policies loaded")
+        assert [loaded[key] for key in ("policies", "added", "removed", "changed")] == [1, ["names"], [], []]
+        assert (await _refusal(service)).splitlines()[0] == _DENIED
+
+        _write(policies / "names.yaml", _BROKEN)
+        refused = await service.event("policies refused")
+        why = _WHY.format(file=policies / "names.yaml")
+        assert (refused["source"], refused["reason"]) == (str(policies), why)
+        ready = await service.ask("/readyz")
+        note = f"ok\n- policies: {policies}: refused, what was loaded before stays in force:\n{indent(why, '  ')}\n"
+        assert (ready.status, ready.body.decode()) == (200, note)
+        assert b"\ncks_admission_policies_refused 1.0\n" in (await service.ask("/metrics")).body
+        assert (await _refusal(service)).splitlines()[0] == _DENIED
+
+        _write(policies / "names.yaml", "true")
+        _write(policies / "more.yaml", _ENDS_IN_X, name="more")
+        await until(lambda: any(event.get("policies") == 2 for event in service.events))
+        _, *later = (event for event in service.events if event["event"] == "policies loaded")  # one or one for each
+        assert [[*chain(*(event[what] for event in later))] for what in ("added", "changed")] == [["more"], ["names"]]
+        assert (await _refusal(service)).startswith("ValidatingAdmissionPolicy 'more' with binding 'more' denied")
+        assert (await service.ask("/readyz")).body == b"ok\n"
+
+        (policies / "more.yaml").unlink()
+        await until(lambda: any(event.get("removed") == ["more"] for event in service.events))
+        assert await _refusal(service) == ""
+
+
+async def test_paths_of_policies(tmp_path: Path) -> None:
+    """The API server asks under a path of their own, which is there as long as a policy may come, whatever is off."""
+    _write(tmp_path / "names.yaml", _ENDS_IN_X)
+    off: Json = {rule: {"action": "off"} for rule in ("labels", "topology", "tolerations", "sunk", "selectors")}
+    off["guard"] = {"namespaces": "off", "taints": "off"}
+    async with Service(tmp_path, "--policies", str(tmp_path / "names.yaml"), **off) as service:
+        assert (await service.event("serving"))["rules"] == ["names"]
+        for path in ("/validate", "/validate/policies"):
+            assert (await _refusal(service, path)).splitlines()[0] == _DENIED
+        for path in ("/validate/policies-ignore", "/mutate/policies", "/validate/labels"):
+            assert await _refusal(service, path) == ""
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "why"),
+    [
+        pytest.param(_BROKEN, "names", _WHY, id="broken"),
+        pytest.param(
+            "true",
+            "labels",
+            "{file}:3: metadata.name: 'labels' is the name of a built-in rule\nhint: give the policy another name",
+            id="name-of-a-built-in-rule",
+        ),
+    ],
+)
+def test_a_start_with_policies_that_are_refused(tmp_path: Path, expression: str, name: str, why: str) -> None:
+    """Nothing is served with policies that are wrong from the start; the whole reason is on stderr."""
+    file = tmp_path / "names.yaml"
+    _write(file, expression, name)
+
+    done = start("serve", "--port", "0", "--health-port", "0", "--certs-dir", str(tmp_path), "--policies", str(file))
+
+    assert (done.returncode, done.stderr.decode().splitlines()[-len(why.splitlines()) :]) == (
+        2,
+        f"Error: {indent(why.format(file=file), '  ').lstrip()}".splitlines(),
+    )
+
+
+async def test_topologies_that_are_spoilt_meanwhile(tmp_path: Path) -> None:
+    """Files with topologies are read at start; what becomes of them then keeps no policy from being reloaded."""
+    policies, topologies = tmp_path / "names.yaml", tmp_path / "halls.json"
+    _write(policies, "true")
+    topologies.write_text('{"name": "halls", "levels": ["example.org/hall"]}', encoding="utf-8")
+    async with Service(tmp_path, "--policies", str(policies), topology={"files": [str(topologies)]}) as service:
+        assert await _refusal(service) == ""
+
+        replace(topologies, "{")
+        _write(policies, _ENDS_IN_X)
+        await until(lambda: any(event.get("changed") == ["names"] for event in service.events))
+
+        assert (await _refusal(service)).splitlines()[0] == _DENIED

@@ -1,22 +1,26 @@
-"""The handler of reviews: what is answered, what is an error, and who has room."""
+"""The two ports: what is answered, what is an error, who has room, and what probes see; no call breaks the service."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
+import zlib
 from collections.abc import AsyncIterator
+from functools import cache
 from io import BytesIO
+from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.builders import daemon_set, pod
+from support.builders import FACTS, Json, daemon_set, pod
 from support.patience import until
 from support.service.reviews import (
     REFUSAL,
-    TODAY,
+    RESERVED,
     UID,
     Fixed,
     NeedsNamespaces,
@@ -29,17 +33,21 @@ from support.service.reviews import (
 from support.service.servers import Directory, Serve, default_rules, time_at_rest
 from support.service.wire import JSON, connected, head
 
-from policies.engine.facts import StaticFacts
-from policies.engine.rule import Mutation, RuleSet
+from policies.engine.engine import mutate, validate
+from policies.engine.rule import POLICY_GROUPS, Mutation, RuleSet
+from webhook.configuration.rules import build
+from webhook.configuration.settings import Settings
 from webhook.http.app import MARGIN, MAX_BODY, SMALL, Body, NoRoom, Room
-from webhook.http.decision import Served
+from webhook.http.decision import GROUPS, Served
+from webhook.http.review import encode
 from webhook.version import VERSION
 
 _GROUPS = "/validate/guard, /validate/labels, /validate/policies, /validate/policies-ignore, /validate/topologies"
 
 
+@cache
 def _default() -> Served:
-    return Served(default_rules(), StaticFacts(TODAY))
+    return Served(default_rules(), FACTS)
 
 
 @pytest.mark.parametrize(
@@ -100,16 +108,6 @@ async def test_an_unknown_group_fails_the_call(serve: Serve, path: str) -> None:
     told = f"This replica, cks-admission {VERSION}, does not know the group of {path}, only {known}."
     assert (reply.status, reply.headers["retry-after"], reply.closes) == (503, "1", True)
     assert reply.text == f"{told} Another version registered it; the failurePolicy of its entry applies.\n"
-
-
-@pytest.mark.parametrize(
-    "path", ["/", "/validate/", "/validate/labels/x", "/Validate", "/livez", "/readyz", "/metrics"]
-)
-async def test_other_paths_are_not_found(serve: Serve, path: str) -> None:
-    """The TLS port has the admission routes and no others, not even those for probes."""
-    running = await serve(_default())
-
-    assert (await running.post(refused_body(), path)).status == 404
 
 
 async def test_other_methods_are_refused(serve: Serve) -> None:
@@ -175,10 +173,7 @@ async def test_the_size_of_a_body_is_bounded(serve: Serve) -> None:
 
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 async def test_a_rule_that_raises(serve: Serve, path: str) -> None:
-    """With failure policy Fail it refuses by its name and its error's words; with Ignore it is skipped with a warning.
-
-    Others still count where nothing refuses.
-    """
+    """With Fail it refuses by its name and its error's words; with Ignore a warning says so, and other rules count."""
     broken = Fixed(ValueError("no such gauge"), ValueError("no such gauge"))
     patch = {"op": "add", "path": "/metadata/annotations", "value": {}}
     fine = rule(Fixed((), Mutation((patch,))), name="fine")
@@ -360,19 +355,6 @@ def test_who_finds_no_room() -> None:
         assert shortage.value.of == "bytes"
 
 
-def test_a_place_is_taken_by_a_whole_body_only() -> None:
-    """Bodies that are arriving take no place, and a place is free again when its call is answered."""
-    room = Room(16 * _MIB, 1)
-    first, second = [Body(room, _refused) for _ in range(100)][-2:]
-    with Body(room, _refused) as body:
-        body.complete()
-        with pytest.raises(NoRoom) as shortage:
-            first.complete()
-    second.complete()
-
-    assert (shortage.value.of, room.answering) == ("places", 1)
-
-
 @given(
     st.lists(st.tuples(st.sampled_from(["new", "grow", "complete", "leave"]), st.integers(0, 9), st.integers(0, 60)))
 )
@@ -405,3 +387,222 @@ def test_what_is_held_is_bounded_and_given_back(steps: list[tuple[str, int, int]
     for body in (*bodies, *answered):
         body.leave()
     assert (room.held, room.answering) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        pytest.param(b"hello\r\n\r\n", "invalid method encountered", id="another-protocol"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "", id="tls"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "", id="http-2"),
+        pytest.param(
+            head(length=0, headers=JSON + b"A: " + b"y" * 9000 + b"\r\n"),
+            "got more than 8190 bytes when reading",
+            id="a-long-field",
+        ),
+        pytest.param(
+            head(length=0, headers=b"".join(b"A%d: b\r\n" % number for number in range(70))),
+            "too many headers received",
+            id="many-fields",
+        ),
+        pytest.param(head(length=-1), "", id="negative-length"),
+        pytest.param(head(length=10**30), "", id="length-without-end"),
+        pytest.param(head(length=3, headers=JSON + b"Content-Length: 4\r\n"), "", id="two-lengths"),
+        pytest.param(head(length=3, headers=JSON + b"Transfer-Encoding: chunked\r\n"), "", id="length-and-chunks"),
+        pytest.param(head() + b"zz\r\nabc\r\n", "", id="a-chunk-without-size"),
+        pytest.param(head(headers=JSON + b"a b: c\r\n", length=0), "", id="a-header-with-a-space"),
+    ],
+)
+async def test_what_is_no_http_is_refused(
+    serve: Serve, sent: bytes, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is 400 and the end of that connection, told without what was sent and without a traceback; the next serves."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        await wire.send(sent)
+        reply = await wire.reply()
+        assert await wire.ended()
+    async with connected(running.port) as wire:
+        assert (await wire.call(refused_body())).status == 200
+
+    assert reply.status == 400
+    assert reply.text == f"The call is no HTTP/1.1: {problem}.\n" or not problem
+    assert caplog.records == []
+    assert running.metrics.rejected_calls.labels("400")._value.get() == 1
+
+
+@pytest.mark.parametrize("path", ["/validate", "/mutate"])
+async def test_a_bad_body_is_a_bad_call(serve: Serve, path: str) -> None:
+    """Whatever the body is, both paths say 400 in plain text, and the connection serves the next review."""
+    running = await serve(_default())
+    endless = body(pod(labels=RESERVED)).replace(b'"true"', b"1" * 10_000)
+    bad = (b"hello", b"{}", b"\0" * 1000, b"[" * 1_000_000, b'{"a":' * 1_000_000, endless)
+
+    async with connected(running.port) as wire:
+        for sent in bad:
+            reply = await wire.call(sent, path)
+            assert (reply.status, reply.headers["content-type"]) == (400, "text/plain; charset=utf-8")
+            assert reply.text.endswith(".\n")
+        assert answer_of((await wire.call(refused_body())).body)["allowed"] is False
+
+    rejected = f'cks_admission_rejected_calls_total{{status="400"}} {len(bad)}.0\n'
+    assert rejected in (await running.get("/metrics")).text
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent", "status"),
+    [
+        pytest.param(b"Content-Type: application/\xff\r\n", body(pod()), 415, id="content-type-no-utf-8"),
+        pytest.param("Content-Type: ä/ö\r\n".encode(), body(pod()), 415, id="content-type-no-ascii"),
+        pytest.param(b"Content-Type: \r\n", body(pod()), 415, id="content-type-empty"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", gzip.compress(body(pod())), 200, id="gzip"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", body(pod()), 400, id="gzip-that-is-none"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", gzip.compress(body(pod()))[:-20], 400, id="gzip-cut-off"),
+        pytest.param(JSON + b"Content-Encoding: gzip\r\n", gzip.compress(b" " * (MAX_BODY + 1)), 413, id="gzip-bomb"),
+        pytest.param(JSON + b"Content-Encoding: deflate\r\n", zlib.compress(body(pod())), 200, id="deflate"),
+        pytest.param(JSON + b"Content-Encoding: deflate\r\n", b"\xff" * 100, 400, id="deflate-that-is-none"),
+        pytest.param(JSON + b"Expect: the-unexpected\r\n", body(pod()), 200, id="an-unknown-expectation"),
+        pytest.param(JSON + b"Upgrade: h2c\r\nConnection: upgrade\r\n", body(pod()), 200, id="upgrade"),
+        pytest.param(JSON + b"X: " + b"x" * 10_000 + b"\r\n", body(pod()), 400, id="long-header"),
+    ],
+)
+async def test_odd_headers_have_an_answer(serve: Serve, headers: bytes, sent: bytes, status: int) -> None:
+    """Headers that no API server sends lead to an answer of the 200s or 400s."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        reply = await wire.call(sent, headers=headers)
+
+    assert reply.status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *(
+            (path, 404)
+            for path in ("/", "/validate/", "/validate/labels/x", "/Validate", "/livez", "/readyz", "/metrics")
+        ),
+        pytest.param("/validate/%ff", 404, id="no-utf-8"),
+        pytest.param("/validate/%00", 404, id="nul"),
+        pytest.param("/validate/a%2Fb", 404, id="slash"),
+        pytest.param("/validate/..%2f..%2fetc", 404, id="dots"),
+        pytest.param("/validate/%0d%0aSet-Cookie:%20x", 404, id="line-break"),
+        pytest.param("/validate/" + "x" * 5000, 404, id="long"),
+        pytest.param("/validate?timeout=%ff", 400, id="time-out-no-utf-8"),
+        pytest.param("/validate?timeout=%00", 400, id="time-out-nul"),
+        pytest.param("/validate?timeout=" + "9" * 5000 + "s", 200, id="time-out-without-end"),
+        pytest.param("/validate?timeout=0s", 200, id="time-out-of-nothing"),
+        pytest.param("/validate?timeout=1s&timeout=2s&a=b", 200, id="time-out-twice"),
+        pytest.param("/validate?%zz=%", 200, id="broken-escapes"),
+    ],
+)
+async def test_odd_paths_have_an_answer(serve: Serve, path: str, status: int) -> None:
+    """The TLS port has the admission routes alone, not even those for probes; no path or query leads to a 500."""
+    running = await serve(_default())
+
+    async with connected(running.port) as wire:
+        reply = await wire.call(body(pod()), path)
+
+    assert reply.status == status
+    assert "set-cookie" not in reply.headers
+
+
+_JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4) | st.sampled_from(list(RESERVED)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*RESERVED, "key", "operator"]), inner),
+    max_leaves=5,
+)
+_FIELDS = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences", "metadata", "spec")
+_CONTAINERS = ("containers", "initContainers", "volumes", "resourceClaims")
+_SPEC = (*_CONTAINERS, "tolerations", "nodeSelector", "affinity", "template")
+_PLACES = [*_FIELDS, *(f"spec.{field}" for field in _SPEC), *(f"spec.template.spec.{field}" for field in _SPEC[:-1])]
+
+
+@settings(max_examples=200)
+@example(changes={"metadata": "x"}, old=None, kind="Pod")
+@example(changes={"metadata.annotations": ["y"], "metadata.ownerReferences": "x"}, old=None, kind="Pod")
+@example(changes={"spec.containers": [{"resources": {"limits": ["x"]}}]}, old=None, kind="Pod")
+@given(
+    changes=st.dictionaries(st.sampled_from(_PLACES), _JUNK, max_size=4),
+    old=st.dictionaries(st.sampled_from(_PLACES), _JUNK, max_size=2) | st.none(),
+    kind=st.sampled_from(["Pod", "DaemonSet", "Deployment", "Node", "CronJob"]),
+)
+def test_no_object_makes_a_rule_fail(changes: Json, old: Json | None, kind: str) -> None:
+    """Whatever stands in the fields that rules read, new or old, every rule comes to a decision."""
+    served = _default()
+    sent = body(_patched(kind, changes), None if old is None else _patched(kind, old))
+
+    for path, run in (("/mutate", mutate), ("/validate", validate)):
+        answer = run(served.routes[path].decode(sent), served.ruleset, served.facts)
+        assert [decision.failure for decision in answer.decisions if decision.failure] == []
+        assert answer_of(encode(UID, answer))["allowed"] is (path == "/mutate" or answer.allowed)
+
+
+def _patched(kind: str, changes: Json) -> Json:
+    """An object of a kind with values at places; a place whose parent is no map is left out."""
+    obj: Json = {"apiVersion": "apps/v1" if kind in ("DaemonSet", "Deployment") else "v1", "kind": kind, "metadata": {}}
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        holder: Any = obj
+        for parent in parents:
+            holder = holder.setdefault(parent, {}) if isinstance(holder, dict) else None
+        if isinstance(holder, dict):
+            holder[last] = value
+    return obj
+
+
+async def test_probes_of_a_service_that_is_not_ready(serve: Serve) -> None:
+    """Each gate is asked each time, and gives its reasons under its name; the end comes first, and it is alive."""
+    running = await serve(served())
+    reasons = ["namespaces: not listed yet", "nodes: not listed yet"]
+    running.state.add_gate("cluster", lambda: reasons)
+    running.state.add_gate("rules", lambda: ["none are loaded"])
+    running.state.draining = True
+    ready, alive = await running.get("/readyz"), await running.get("/livez")
+    reasons.clear()
+    running.state.draining = False
+    later = await running.get("/readyz")
+
+    assert (ready.status, ready.text.splitlines()) == (
+        503,
+        [
+            "not ready",
+            "- draining: the service is shutting down",
+            "- cluster: namespaces: not listed yet",
+            "- cluster: nodes: not listed yet",
+            "- rules: none are loaded",
+        ],
+    )
+    assert (later.status, later.text) == (503, "not ready\n- rules: none are loaded\n")
+    assert (alive.status, alive.text) == (200, "ok\n")
+
+
+async def test_the_health_port_has_no_reviews(serve: Serve) -> None:
+    """The plain port answers probes and metrics only."""
+    running = await serve(served(rule()))
+
+    for path in ("/validate", "/mutate", "/", "/validate/things"):
+        assert (await running.get(path)).status == 404
+
+
+def test_every_group_is_known_beforehand() -> None:
+    """No configuration has a group that another replica, which has not read it yet, would not answer."""
+    everything = build(Settings.model_validate({"sunk": {"daemonSets": "inject"}}))
+
+    for phase, known in GROUPS.items():
+        assert known - {POLICY_GROUPS["Fail"]} == everything.groups(phase)
+
+
+async def test_a_replica_lists_the_paths_that_it_answers(serve: Serve) -> None:
+    """`/paths` on the health port has every path at which a review is answered, and no other."""
+    running = await serve(_default())
+
+    reply = await running.get("/paths")
+    listed = json.loads(reply.body)
+    statuses = {path: (await running.post(refused_body(), path)).status for path in [*listed, "/validate/other"]}
+
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json; charset=utf-8")
+    assert listed == sorted(listed)
+    assert {path for path, status in statuses.items() if status == 200} == set(listed)

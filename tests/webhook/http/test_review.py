@@ -29,6 +29,7 @@ _DECODER = Decoder({"metadata", "spec"})
 _POD = pod(labels={"app": "a"}, metadata={"namespace": "default"})
 _OPTIONS = {"apiVersion": "v1", "kind": "PodExecOptions"}
 _RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
+_EXEC = {"subResource": "exec", "requestSubResource": "exec", "name": "x"}
 _ABSENT = {
     **dict.fromkeys(("subResource", "name", "namespace", "requestSubResource"), ""),
     **dict.fromkeys(("object", "oldObject", "options", "requestKind", "requestResource")),
@@ -53,17 +54,7 @@ def _filled(values: Json, absent: Json) -> Json:
         pytest.param(review(_POD), id="create"),
         pytest.param(review(_POD, {**_POD, "spec": {}}), id="update"),
         pytest.param(review(None, _POD, operation="DELETE"), id="delete"),
-        pytest.param(
-            review(
-                _OPTIONS,
-                operation="CONNECT",
-                resource=_RESOURCE,
-                subResource="exec",
-                requestSubResource="exec",
-                name="x",
-            ),
-            id="connect",
-        ),
+        pytest.param(review(_OPTIONS, operation="CONNECT", resource=_RESOURCE, **_EXEC), id="connect"),
         pytest.param(review(None, operation="CONNECT", name="trainer"), id="connect-without-object"),
         pytest.param(review(_POD, _POD, subResource="status"), id="subresource"),
         pytest.param(review(_POD, dryRun=True), id="dry-run"),
@@ -279,12 +270,6 @@ _ANY_JSON = st.recursive(
 )
 
 
-def _survives(sent: bytes) -> None:
-    """Decode; anything but a request or a ReviewError goes through."""
-    with suppress(ReviewError):
-        assert _DECODER.decode(sent).uid
-
-
 def _paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     """Every place in a JSON value, its own first."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -294,33 +279,34 @@ def _paths(value: Any, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, 
 _REVIEW: Json = review(pod({"nvidia.com/gpu": 1}, labels={"app": "a"}), pod())
 
 
-@settings(max_examples=400)
-@given(st.binary(max_size=200) | st.text(alphabet='{}[]",:\\ue+-.0123456789nultrfas ', max_size=40).map(str.encode))
-def test_any_bytes_lead_to_a_review_error_at_worst(sent: bytes) -> None:
-    """Whatever bytes come in, decoding raises its own error and no other."""
-    _survives(sent)
+def _replaced(path: tuple[str | int, ...], value: Any) -> bytes:
+    """The good review with another value in a place."""
+    holder = {"": json.loads(json.dumps(_REVIEW))}
+    parent: Any = holder
+    *above, last = ("", *path)
+    for step in above:
+        parent = parent[step]
+    parent[last] = value
+    return json.dumps(holder[""]).encode()
 
 
-@settings(max_examples=400)
-@given(path=st.sampled_from(_paths(_REVIEW)), value=_ANY_JSON)
-def test_any_value_in_any_place_leads_to_a_review_error_at_worst(path: tuple[str | int, ...], value: Any) -> None:
-    """A good review with one value replaced by any other is read or refused."""
-    mutated = json.loads(json.dumps(_REVIEW))
-    if not path:
-        mutated = value
-    else:
-        parent = mutated
-        for step in path[:-1]:
-            parent = parent[step]
-        parent[path[-1]] = value
-    _survives(json.dumps(mutated).encode())
+_ANY_CALL = (
+    st.binary(max_size=200)
+    | st.text(alphabet='{}[]",:\\ue+-.0123456789nultrfas ', max_size=40).map(str.encode)
+    | st.builds(_replaced, st.sampled_from(_paths(_REVIEW)), _ANY_JSON)
+    | st.builds(
+        lambda start, length, instead: _GOOD[:start] + instead + _GOOD[start + length :],
+        st.integers(0, len(_GOOD)), st.integers(0, 40), st.binary(max_size=6),
+    )
+)  # fmt: skip
 
 
-@settings(max_examples=400)
-@given(start=st.integers(0, len(_GOOD)), length=st.integers(0, 40), instead=st.binary(max_size=6))
-def test_any_damage_leads_to_a_review_error_at_worst(start: int, length: int, instead: bytes) -> None:
-    """A good review with some bytes cut out and others put in is read or refused."""
-    _survives(_GOOD[:start] + instead + _GOOD[start + length :])
+@settings(max_examples=1200)
+@given(_ANY_CALL)
+def test_any_call_leads_to_a_review_error_at_worst(sent: bytes) -> None:
+    """Any bytes, and a good review with a part cut out or another value in any place, are read or refused."""
+    with suppress(ReviewError):
+        assert _DECODER.decode(sent).uid
 
 
 _ADD = {"op": "add", "path": "/spec/tolerations", "value": [CPU_TOLERATION]}
@@ -363,11 +349,12 @@ _RESPONSES: dict[str, Json] = yaml.safe_load(Path(__file__).with_name("answers.y
 @pytest.mark.parametrize("case", _ANSWERS_BY_CASE)
 def test_an_answer_is_encoded(case: str) -> None:
     """The whole answering review is as the API expects it, its patch in base64; answers.yaml has all of them."""
-    found = answer_of(encode(UID, _ANSWERS_BY_CASE[case]))
+    uid = f'{UID} "\\\x00ü\n'
+    found = answer_of(encode(uid, _ANSWERS_BY_CASE[case]))
     if "patch" in found:
         found["patch"] = json.loads(base64.b64decode(found["patch"], validate=True))
 
-    assert found == {"uid": UID, **_RESPONSES[case]}
+    assert found == {"uid": uid, **_RESPONSES[case]}
 
 
 def test_a_long_audit_annotation_is_cut() -> None:
@@ -378,39 +365,6 @@ def test_a_long_audit_annotation_is_cut() -> None:
 
     whole = "deny: " + ", ".join(violation.path for violation in violations)
     assert found["auditAnnotations"] == {"tidy": whole[:1024]}
-
-
-_DECISIONS = st.builds(
-    Decision,
-    st.sampled_from(["labels", "tidy", "lost"]),
-    st.sampled_from(["admit", "patch", "warn", "audit", "excepted", "deny", "error"]),
-    st.sampled_from([(), (violation(),)]),
-    st.sampled_from([None, RuleFailure(_LOST, "Fail"), RuleFailure(_LOST, "Ignore")]),
-    st.sampled_from([None, _MOVING]),
-)
-_ANSWERS = st.builds(
-    Answer,
-    st.lists(_DECISIONS, max_size=3).map(tuple),
-    st.lists(st.just(_ADD), max_size=2).map(tuple),
-    st.lists(st.text(max_size=10), max_size=2).map(tuple),
-)
-
-
-@settings(max_examples=200)
-@given(uid=st.text(min_size=1, max_size=40), answer=_ANSWERS)
-def test_every_answer_keeps_the_response_contract(uid: str, answer: Answer) -> None:
-    """The uid comes back, patch and patchType come both or not at all and never empty, a refusal has its status."""
-    found: Any = answer_of(encode(uid, answer))
-
-    assert found["uid"] == uid
-    assert found["allowed"] is answer.allowed
-    assert ("patch" in found) == ("patchType" in found) == (answer.allowed and bool(answer.operations))
-    if "patch" in found:
-        assert found["patchType"] == "JSONPatch"
-        assert json.loads(base64.b64decode(found["patch"])) == list(answer.operations)
-    assert ("status" in found) == (not answer.allowed)
-    if "status" in found:
-        assert (found["status"]["code"], found["status"]["reason"]) in {(403, "Forbidden"), (500, "InternalError")}
 
 
 _GUARD = LabelGuard(WORKLOADS, (INTERRUPTABLE, GRACEFUL), Exemptions())
@@ -511,31 +465,3 @@ def test_what_policies_publish_is_bounded() -> None:
 
     left_out = "left out: the audit annotations of one review have 65536 characters at most"
     assert published == {"p": "admit", "p.0": "x" * 30_000, "p.1": "x" * 30_000, "p.2": left_out, "p.3": left_out}
-
-
-class _Counted(str):
-    """A label value that counts how often it is compared."""
-
-    __slots__ = ()
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        type(self).compared += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
-
-
-@pytest.mark.parametrize("count", [100, 200, 400])
-def test_copies_of_a_label_are_found_with_linear_work(count: int) -> None:
-    """Whether a workload's label is a copy of a template's is found with a few comparisons for each template."""
-    key = "qos.coreweave.cloud/interruptable"
-    templates = [{"metadata": {"labels": {key: _Counted(number)}}} for number in range(count)]
-    obj = _job_set(templates)
-    for job in obj["spec"]["replicatedJobs"]:
-        job["template"]["metadata"] = {"labels": {key: "true"}}
-    _Counted.compared = 0
-
-    _guarded(obj)
-
-    assert _Counted.compared <= 4 * count

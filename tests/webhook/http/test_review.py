@@ -465,3 +465,29 @@ def test_what_policies_publish_is_bounded() -> None:
 
     left_out = "left out: the audit annotations of one review have 65536 characters at most"
     assert published == {"p": "admit", "p.0": "x" * 30_000, "p.1": "x" * 30_000, "p.2": left_out, "p.3": left_out}
+
+
+class _Counted(str):
+    """A label value that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_copies_of_a_label_are_found_with_linear_work() -> None:
+    """Whether a workload's label is a copy of a template's is found with a few comparisons for each template."""
+    key, count = "qos.coreweave.cloud/interruptable", 400
+    obj = _job_set([{"metadata": {"labels": {key: _Counted(number)}}} for number in range(count)])
+    for job in obj["spec"]["replicatedJobs"]:
+        job["template"]["metadata"] = {"labels": {key: "true"}}
+    _Counted.compared = 0
+
+    _guarded(obj)
+
+    assert _Counted.compared <= 4 * count

@@ -24,7 +24,9 @@ _FAMILY = 3  # so many methods that differ in the type of the elements are writt
 @pytest.mark.parametrize("function", _NAMED, ids=lambda function: function.name)
 def test_every_function_is_documented(function: Function) -> None:
     """The reference has a row for each function, with all its signatures."""
-    assert row(function) in _PAGE.splitlines()
+    row = f"| `{function.name}` | {'<br>'.join(signatures(function))} |"
+
+    assert row in _PAGE.splitlines()
 
 
 def test_no_function_is_documented_that_does_not_exist() -> None:
@@ -34,37 +36,18 @@ def test_no_function_is_documented_that_does_not_exist() -> None:
     assert found <= {function.name for function in _NAMED}
 
 
-def test_every_variable_is_documented() -> None:
-    """The reference has a row for each variable, with its type."""
-    rows = [f"| `{name}` | `{type_}` |" for name, type_ in _ENVIRONMENT.variables.items()]
+def test_every_name_and_limit_is_documented() -> None:
+    """Variables and the fields of request and Namespace stand there with their types, macros, and limits of cost."""
+    structs = ("kubernetes.AdmissionRequest", "kubernetes.NamespaceMetadata")
+    limits = (cost.EXPRESSION_LIMIT, cost.POLICY_LIMIT, cost.MATCH_CONDITIONS_LIMIT)
+    said = [
+        *(f"| `{name}` | `{type_}` |" for name, type_ in _ENVIRONMENT.variables.items()),
+        *(f"`{name}` {type_}" for struct in structs for name, type_ in _ENVIRONMENT.structs[struct].items()),
+        *(f"{name}(" for name, _ in (*FUNCTIONS, *METHODS)),
+        *(f"{limit:,}".replace(",", " ") for limit in limits),
+    ]
 
-    assert [start for start in rows if start not in _PAGE] == []
-
-
-@pytest.mark.parametrize("struct", ["kubernetes.AdmissionRequest", "kubernetes.NamespaceMetadata"])
-def test_every_field_is_documented(struct: str) -> None:
-    """The fields of the request and of the Namespace's metadata stand there with their types."""
-    fields = [f"`{name}` {type_}" for name, type_ in _ENVIRONMENT.structs[struct].items()]
-
-    assert [field for field in fields if field not in _PAGE] == []
-
-
-def test_every_macro_is_documented() -> None:
-    """Each macro is named with its parentheses."""
-    names = {name for name, _ in (*FUNCTIONS, *METHODS)}
-
-    assert {name for name in names if f"{name}(" not in _PAGE} == set()
-
-
-@pytest.mark.parametrize("limit", [cost.EXPRESSION_LIMIT, cost.POLICY_LIMIT, cost.MATCH_CONDITIONS_LIMIT])
-def test_every_limit_is_documented(limit: int) -> None:
-    """The limits of cost are written with their number."""
-    assert f"{limit:,}".replace(",", " ") in _PAGE
-
-
-def row(function: Function) -> str:
-    """The row of a function in the reference."""
-    return f"| `{function.name}` | {'<br>'.join(signatures(function))} |"
+    assert [text for text in said if text not in _PAGE] == []
 
 
 def signatures(function: Function) -> list[str]:
@@ -74,14 +57,9 @@ def signatures(function: Function) -> list[str]:
         return [f"`{_signature(function.name, overload)}`" for overload in function.overloads]
     results = {str(each.result) for each in function.overloads}
     if len(results) > 1:
-        results = {_general(each) for each in function.overloads}
+        results = {"T" if each.result == _element(each) else "list(T)" for each in function.overloads}
     shown = f"list(T).{function.name}() -> {'/'.join(results)}"
     return [f"`{shown}` for T: {', '.join(map(str, elements))}"]
-
-
-def _general(overload: Overload) -> str:
-    """The result in terms of what the list holds: T or list(T)."""
-    return "T" if overload.result == _element(overload) else "list(T)"
 
 
 def _signature(name: str, overload: Overload) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
 
 import pytest
 from support.cel.celrun import ENVIRONMENT, Failed, compiled, exactly, names, refused, usually
+from support.patience import PATIENCE
 
 from policies.cel.library import regex
 from policies.cel.program import Composition, Evaluation, compile_expression
+from policies.cel.recursion import NestingError, deeply
 from policies.cel.types import Kind
 from policies.cel.values import BudgetError
 from policies.engine.interruption import METER, TimeLimitError
@@ -243,7 +248,7 @@ def test_large_results(text: str) -> None:
     assert usual.error is None or isinstance(usual.error, BudgetError)
 
 
-def _from(depth: int, function: Callable[[], Evaluation]) -> Evaluation:
+def _from(depth: int, function: Callable[[], Any]) -> Any:
     return function() if depth == 0 else _from(depth - 1, function)
 
 
@@ -291,3 +296,48 @@ def test_deep_variables_in_deep_expressions() -> None:
 def test_odd_texts(text: str) -> None:
     """Texts that are hardly any are refused."""
     assert refused(text) != []
+
+
+def test_recursion_without_end() -> None:
+    """What has no end is an error of its own, also within one another, and the limit is as before."""
+    usual = sys.getrecursionlimit()
+
+    with pytest.raises(NestingError):
+        deeply(lambda: _from(10**9, dict))
+    with pytest.raises(NestingError):
+        deeply(lambda: deeply(lambda: _from(10**9, dict)))
+    assert sys.getrecursionlimit() == usual
+
+
+def test_usual_depths_need_no_room() -> None:
+    """A function is called once, at the usual limit, and any other failure of it passes through."""
+    limits: list[int] = []
+
+    def failing() -> None:
+        limits.append(sys.getrecursionlimit())
+        raise ValueError("once")
+
+    with pytest.raises(ValueError, match="once"):
+        deeply(failing)
+    assert limits == [sys.getrecursionlimit()]
+
+
+def test_threads_share_the_limit() -> None:
+    """A thread that is done takes no room from another one that is deep down, and the last one gives it back."""
+    usual = sys.getrecursionlimit()
+    down, done = threading.Event(), threading.Event()
+
+    def stay() -> Any:
+        down.set()
+        assert done.wait(PATIENCE)
+        return _from(500, lambda: "stayed")
+
+    with ThreadPoolExecutor(1) as pool:
+        staying = pool.submit(deeply, lambda: _from(usual + 1000, stay))
+        assert down.wait(PATIENCE)
+        assert deeply(lambda: _from(usual + 1000, lambda: "returned")) == "returned"
+        assert sys.getrecursionlimit() > usual
+        done.set()
+        assert staying.result(PATIENCE) == "stayed"
+
+    assert sys.getrecursionlimit() == usual

@@ -30,7 +30,7 @@ from policies.engine.rule import (
     Rule,
     RuleSet,
 )
-from policies.engine.violation import Violation
+from policies.engine.violation import MESSAGE_LENGTH, NO_HELP, WARNINGS_LENGTH, Help, Section, Violation
 
 _ASKED = request(pod(), namespace="team-a", user="carol")
 _PODS = (ResourceRule(("*",), ("",), ("pods",)),)
@@ -61,9 +61,13 @@ _UNJUDGED = "It is set to refuse what it cannot judge. Try again; if it persists
 
 
 def _answer(
-    *rules: Rule, exceptions: Sequence[PolicyException] = (), facts: Facts = FACTS, asked: AdmissionRequest = _ASKED
+    *rules: Rule,
+    exceptions: Sequence[PolicyException] = (),
+    facts: Facts = FACTS,
+    asked: AdmissionRequest = _ASKED,
+    help_: Help = NO_HELP,
 ) -> Answer:
-    return validate(asked, RuleSet(rules, exceptions), facts)
+    return validate(asked, RuleSet(rules, exceptions, help=help_), facts)
 
 
 @pytest.mark.parametrize(
@@ -222,10 +226,7 @@ _LAST = date(2026, 2, 28)
     ],
 )
 def test_an_exception_that_has_ended(untils: Sequence[date], ended: str) -> None:
-    """What has ended lets nothing pass, and the refusal says which exception it was, since when and what it was for.
-
-    Only a refusal speaks of it: a warning is as it was before the exception.
-    """
+    """What has ended lets nothing pass, and a refusal, not a warning, says which it was, since when and what for."""
     exceptions = [PolicyException(f"e{number}", ("a",), "why,\n  so", until) for number, until in enumerate(untils)]
     answer = _answer(_rule("a", [_violation("a")]), exceptions=exceptions)
     line = f'The exception "{ended}" from a ended on 2026-02-28 (why, so).'
@@ -293,6 +294,90 @@ def test_warnings_of_all_rules_together_are_limited() -> None:
     assert sum(map(len, answer.warnings)) < 4096
 
 
+_SECTIONS = (
+    Section("labels", "reserved", ("Not … allowed.",), ""),
+    Section("labels", "removed", ("Not … allowed. … must not go",), ""),
+    Section("packs", "lock", ("Locked",), ""),
+)
+_HELP = Help("https://docs.example.org/{page}/#{code}", _SECTIONS)
+
+
+def _problem(rule: str, summary: str, problem: str = "") -> Violation:
+    return Violation(rule, "metadata", "a", problem, summary, "Mend it.")
+
+
+def _explained(help_: Help, *found: Violation, action: Action = "deny") -> Answer:
+    """The answer of one rule for each name of a rule among the violations."""
+    names = dict.fromkeys(violation.rule for violation in found)
+    rules = [_rule(name, [each for each in found if each.rule == name], action) for name in names]
+    return _answer(*rules, help_=help_)
+
+
+def test_a_refusal_ends_with_the_addresses_of_its_sections() -> None:
+    """Each section once, the cluster's own policies and what could not be judged on their pages; by default none."""
+    removed = _problem("labels", "Not a allowed.", "must not go")
+    several = [*(_problem("labels", f"Not {name} allowed.") for name in "ab"), _problem("lock", "Locked")]
+    found = [
+        _explained(_HELP, removed),
+        _explained(_HELP, *several, _problem("mine", "No")),
+        _explained(_HELP, _problem("labels", "New words")),
+        _answer(_rule("labels", ValueError("x")), help_=_HELP),
+        _explained(NO_HELP, removed),
+    ]
+
+    assert found[0].message.startswith("Not a allowed.\n  metadata: a must not go\nMend it.\nRead on: ")
+    assert [[line for line in each.message.splitlines() if line.startswith("Read on: ")] for each in found] == [
+        [f"Read on: https://docs.example.org/{place}" for place in places]
+        for places in (
+            ("labels/#removed",),
+            ("labels/#reserved", "packs/#lock", "policies/#denied"),
+            ("labels/",),
+            ("service/#not-evaluated",),
+            (),
+        )
+    ]
+
+
+def test_warnings_end_with_the_addresses_of_their_sections() -> None:
+    """What passes with warnings has them as before, and then a line for each section, once."""
+    violations = (*(_problem("labels", f"Not {name} allowed.") for name in "ab"), _problem("lock", "Locked"))
+    plain, answer = (_explained(help_, *violations, action="warn") for help_ in (NO_HELP, _HELP))
+
+    assert answer.warnings == (
+        *plain.warnings,
+        "Read on: https://docs.example.org/labels/#reserved",
+        "Read on: https://docs.example.org/packs/#lock",
+    )
+    assert (len(plain.warnings), answer.message) == (3, "")
+
+
+def test_a_rule_that_was_skipped_is_explained() -> None:
+    """The warning that a rule could not judge what it lets pass leads to the page about the service."""
+    answer = _answer(_rule("labels", ValueError("x"), policy="Ignore"), help_=_HELP)
+
+    assert answer.warnings[1:] == ("Read on: https://docs.example.org/service/#skipped",)
+
+
+def test_addresses_never_drive_out_warnings() -> None:
+    """Where the API server would cut what is said in all, the warnings stay, and no address is cut."""
+    many = [_problem("labels", f"Not {number:0200} allowed.") for number in range(20)]
+    address = Help(f"https://docs.example.org/{'x' * 400}/{{page}}/", _SECTIONS)
+    plain, answer = (_explained(help_, *many, action="warn").warnings for help_ in (NO_HELP, address))
+
+    assert answer == plain
+    assert WARNINGS_LENGTH - 400 < sum(map(len, answer)) <= WARNINGS_LENGTH
+
+
+def test_a_long_refusal_keeps_its_address() -> None:
+    """What is cut is the refusal, not where to read on."""
+    message = _explained(_HELP, *(_problem("labels", f"Not {n}{'x' * 4000} allowed.") for n in range(5))).message
+
+    assert (len(message), message.splitlines()[-1]) == (
+        MESSAGE_LENGTH,
+        "Read on: https://docs.example.org/labels/#reserved",
+    )
+
+
 _MISSING: PatchOperation = {"op": "add", "path": "/spec/not/there", "value": 1}
 
 
@@ -336,10 +421,7 @@ def _applied(obj: Json, answer: Answer) -> Any:
 
 
 def test_rules_build_on_one_another() -> None:
-    """A rule sees the object as the one before it left it: what that one added is neither missing nor added twice.
-
-    A second review of the same object gets the same patch: nothing of the first one is kept.
-    """
+    """A rule sees the object as the one before it left it, and a second review of it gets the same patch."""
     obj = {"kind": "Pod", "metadata": {}}
     sent = deepcopy(obj)
 
@@ -407,13 +489,12 @@ def test_a_fact_that_is_not_known_to_mutate() -> None:
         _mutated(pod(), _mutating("a", _appends("x"), namespaces=_TEAM), facts=NamespacesToAsk(TODAY))
 
 
-@pytest.mark.parametrize("label", ["team", "other"])
-def test_namespace_selectors_to_mutate(label: str) -> None:
+def test_namespace_selectors_to_mutate() -> None:
     """Objects in Namespaces that a rule does not select stay as they are."""
-    facts = StaticFacts(TODAY, namespaces={"team-a": {label: "a"}})
-    answer = _mutated(pod(), _mutating("a", _appends("x"), namespaces=_TEAM), facts=facts)
+    rule = _mutating("a", _appends("x"), namespaces=_TEAM)
+    facts = [StaticFacts(TODAY, {"team-a": {label: "a"}}) for label in ("team", "other")]
 
-    assert bool(answer.operations) is (label == "team")
+    assert [len(_mutated(pod(), rule, facts=each).operations) for each in facts] == [1, 0]
 
 
 def test_exceptions_to_mutate() -> None:

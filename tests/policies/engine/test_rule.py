@@ -1,9 +1,10 @@
-"""The rules in force and the exceptions from them: their order, their names, and which requests they are about."""
+"""The rules in force and the exceptions from them: which requests they are about, with Kubernetes' meaning of rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date
+from itertools import product
 from random import Random
 
 import pytest
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from support.builders import TODAY, Json, deployment, pod, request, resource
 from support.tables import rows
 
-from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
+from policies.engine.match import EVERYTHING, LabelSelector, ResourceRule, SelectorRequirement
 from policies.engine.rule import MEMORY, Action, Hook, Phase, PolicyException, Rule, RuleSet, longest
 from policies.engine.safety import Safety
 
@@ -21,32 +22,24 @@ _ALWAYS = {"name": "moving", "rules": ("labels",), "reason": "migration", "until
 _DEPLOYMENT = request(resource("apps/v1", "Deployment", name="web-1"), namespace="team-a", user="carol")
 _POD = request(pod(), namespace="team-a", user="carol", name="")
 _NODE = request(resource("v1", "Node", name="n1"), user="carol")
-_NAMESPACE = request(resource("v1", "Namespace", name="team-a"), user="carol")
 
 
 @rows(__file__, "covers")
-def test_what_an_exception_covers(
-    limits: dict[str, tuple[str, ...]],
-    deployment: bool,  # noqa: FBT001
-    unnamed_pod: bool,  # noqa: FBT001
-    node: bool,  # noqa: FBT001
-) -> None:
+def test_what_an_exception_covers(limits: dict[str, tuple[str, ...]], covered: list[str]) -> None:
     """Every limit that is given must hold, each by one of its globs; one that is empty holds for everything."""
     exception = PolicyException(**{**_ALWAYS, **limits})  # type: ignore[arg-type]
+    asked = {"deployment": _DEPLOYMENT, "unnamed pod": _POD, "node": _NODE}
 
-    assert tuple(exception.concerns("labels", asked) for asked in (_DEPLOYMENT, _POD, _NODE)) == (
-        deployment,
-        unnamed_pod,
-        node,
-    )
+    assert [name for name, each in asked.items() if exception.concerns("labels", each)] == covered
 
 
 def test_a_namespace_is_in_no_namespace() -> None:
     """An exception for a Namespace's objects says nothing about the Namespace itself, which goes by its name."""
     inside = PolicyException("moving", ("labels",), "migration", TODAY, namespaces=("team-a",))
     itself = PolicyException("moving", ("labels",), "migration", TODAY, kinds=("Namespace",), names=("team-a",))
+    asked = request(resource("v1", "Namespace", name="team-a"), user="carol")
 
-    assert (inside.concerns("labels", _NAMESPACE), itself.concerns("labels", _NAMESPACE)) == (False, True)
+    assert (inside.concerns("labels", asked), itself.concerns("labels", asked)) == (False, True)
 
 
 def test_an_exception_by_labels() -> None:
@@ -54,11 +47,8 @@ def test_an_exception_by_labels() -> None:
     exception = PolicyException("moving", ("labels",), "x", TODAY, object_selector=_SELECTOR)
     old, plain = pod(labels={"old": "yes"}), pod()
     covered = [request(old), request(plain, old=old), request(old, old=plain), request(old=old, operation="DELETE")]
-    others = [
-        request(pod(labels={"old": "no"})),
-        request(plain),
-        request({"kind": "PodExecOptions"}, operation="CONNECT"),
-    ]
+    exec_ = request({"kind": "PodExecOptions"}, operation="CONNECT")
+    others = [request(pod(labels={"old": "no"})), request(plain), exec_]
 
     assert [asked for asked in (*covered, *others) if exception.concerns("labels", asked)] == covered
 
@@ -172,3 +162,121 @@ def test_two_rules_of_one_name() -> None:
     """Names are unique, since exceptions and decisions go by them."""
     with pytest.raises(ValueError, match=r"^two rules are called 'first'; names must be unique$"):
         RuleSet([_FIRST, _BOTH, _rule("first")])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched"),
+    [
+        pytest.param("pods", {"pods"}, id="resource"),
+        pytest.param("pods/status", {"pods/status"}, id="subresource"),
+        pytest.param("pods/*", {"pods", "pods/status"}, id="resource-with-all-subresources"),
+        pytest.param("*", {"pods", "nodes"}, id="all-resources"),
+        pytest.param("*/status", {"pods/status", "nodes/status"}, id="one-subresource-of-all"),
+        pytest.param("*/*", {"pods", "pods/status", "nodes", "nodes/status"}, id="all"),
+        pytest.param("pod", set(), id="part-of-a-name"),
+        pytest.param("pods/sta", set(), id="part-of-a-subresource"),
+    ],
+)
+def test_resources(pattern: str, matched: set[str]) -> None:
+    """A resource and its subresources are matched as the API server matches them: `pods` is not `pods/status`."""
+    rule = ResourceRule(("*",), ("*",), (pattern,))
+    requests = {
+        name: request(resource("v1", kind), resource=name.partition("/")[0], sub_resource=name.partition("/")[2])
+        for name, kind in [("pods", "Pod"), ("pods/status", "Pod"), ("nodes", "Node"), ("nodes/status", "Node")]
+    }
+
+    assert {name for name, asked in requests.items() if rule.matches(asked)} == matched
+
+
+def test_matching_rules() -> None:
+    """Operation, group, version and resource must all be among the rule's."""
+    obj = resource("apps/v1", "Deployment")
+    matching = [
+        ResourceRule(("UPDATE",), ("apps",), ("deployments",), ("v1",)),
+        ResourceRule(("CREATE", "UPDATE"), ("batch", "apps"), ("x", "deployments")),
+        ResourceRule(("*",), ("*",), ("*",), ("*",)),
+    ]
+    others = [
+        *(ResourceRule(operations, ("apps",), ("deployments",)) for operations in (("CREATE",), ())),
+        ResourceRule(("UPDATE",), ("",), ("deployments",)),
+        ResourceRule(("UPDATE",), ("apps",), ("deployments",), ("v1beta1",)),
+        ResourceRule(("UPDATE",), ("apps",), ("statefulsets",)),
+    ]
+
+    assert [rule for rule in (*matching, *others) if rule.matches(request(obj, old=obj))] == matching
+
+
+def test_requirements_must_all_hold() -> None:
+    """A selector matches where every requirement holds, and without requirements everywhere."""
+    both = LabelSelector((SelectorRequirement("a", "Exists"), SelectorRequirement("b", "NotIn", ("1",))))
+
+    assert [both.matches({"a": "", "b": value}) for value in "21"] == [True, False]
+    assert (both.matches({}), EVERYTHING.matches({}), EVERYTHING.matches({"a": "1"})) == (False, True, True)
+
+
+def test_in_a_webhook_configuration() -> None:
+    """Rules and selectors are written in the API's form, which allows values only where the operator has some."""
+    rule = ResourceRule(("CREATE", "UPDATE"), ("",), ("pods", "pods/status"), ("v1",))
+    selector = LabelSelector((SelectorRequirement("a", "In", ("1", "2")), SelectorRequirement("b", "DoesNotExist")))
+
+    assert rule.to_json("Namespaced") == {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["pods", "pods/status"],
+        "scope": "Namespaced",
+    }
+    expressions = [{"key": "a", "operator": "In", "values": ["1", "2"]}, {"key": "b", "operator": "DoesNotExist"}]
+    assert selector.to_json() == {"matchExpressions": expressions}
+    assert EVERYTHING.to_json() == {"matchExpressions": []}
+
+
+_PATTERNS = ("*", "*/*", "*/status", "pods", "pods/*", "pods/status", "nodes", "nodes/status")
+_LISTS = [*((pattern,) for pattern in _PATTERNS), ("pods", "nodes/status"), ("pods/status", "nodes"), ("*", "*/status")]
+_WRITES = [
+    request({"apiVersion": "v1", "kind": "Thing", "metadata": {}}, resource=name, sub_resource=sub, operation=operation)
+    for name in ("pods", "nodes", "leases")
+    for sub in ("", "status", "binding")
+    for operation in ("CREATE", "DELETE")
+]
+
+
+def _is_accepted(patterns: tuple[str, ...]) -> bool:
+    """Whether no pattern makes another one superfluous, as validateResources of k8s.io/kubernetes has it."""
+    parts = [pattern.partition("/")[::2] for pattern in patterns]
+    if "*/*" in patterns:
+        return len(patterns) == 1
+    if "*" in patterns and any(not sub for name, sub in parts if name != "*"):
+        return False
+    return not any(
+        sub and ((f"{name}/*" in patterns and sub != "*") or (f"*/{sub}" in patterns and name != "*"))
+        for name, sub in parts
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(_LISTS, _LISTS)))
+def test_the_intersection_of_rules(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+    """It matches exactly what both rules match, and the API server accepts it in a webhook configuration."""
+    one = ResourceRule(("CREATE", "DELETE"), ("*",), first)
+    other = ResourceRule(("*",), ("", "apps"), second, ("v1",))
+    common = one.intersection(other)
+
+    for asked in _WRITES:
+        both = one.matches(asked) and other.matches(asked)
+        assert (common is not None and common.matches(asked)) is both
+    if common is not None:
+        assert (common.operations, common.groups, common.versions) == (("CREATE", "DELETE"), ("", "apps"), ("v1",))
+        assert _is_accepted(common.resources)
+
+
+def test_rules_that_share_nothing() -> None:
+    """Rules with different operations, groups, resources or versions have no intersection."""
+    rule = ResourceRule(("CREATE",), ("",), ("pods",), ("v1",))
+    others = [
+        ResourceRule(("UPDATE",), ("",), ("pods",)),
+        ResourceRule(("CREATE",), ("apps",), ("pods",)),
+        ResourceRule(("CREATE",), ("",), ("pods/status",)),
+        ResourceRule(("CREATE",), ("",), ("pods",), ("v2",)),
+    ]
+
+    assert [rule.intersection(other) for other in others] == [None] * 4

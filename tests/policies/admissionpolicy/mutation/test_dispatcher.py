@@ -17,7 +17,6 @@ from policies.admissionpolicy.evaluation.compilation import CompiledPolicy
 from policies.admissionpolicy.evaluation.validator import Result
 from policies.admissionpolicy.model import Expression, NamedExpression
 from policies.admissionpolicy.mutation import dispatcher
-from policies.admissionpolicy.mutation import dispatcher as engine
 from policies.admissionpolicy.mutation.dispatcher import (
     DisagreementError,
     InternalError,
@@ -27,14 +26,22 @@ from policies.admissionpolicy.mutation.dispatcher import (
     apply_configuration,
     apply_json_patch,
 )
-from policies.admissionpolicy.schema import Schema, built_in
+from policies.admissionpolicy.mutation.merge import Foreign, MergeError, atomics, check, merge
+from policies.admissionpolicy.schema import Definitions, Schema, SchemaNode
 from policies.cel.library import quantity
 from policies.cel.patchtypes import JSONPatch, ObjectValue
 from policies.cel.types import STRING
 from policies.cel.values import ABSENT, NONE, Optional, Uint, Value
 from policies.engine.request import GroupVersionKind, JsonObject
 
-SCHEMA = built_in(GroupVersionKind("", "v1", "ConfigMap"))
+
+def _schema(kind: str) -> Schema:
+    found = schema.built_in(GroupVersionKind("", "v1", kind))
+    assert found is not None
+    return found
+
+
+_CONFIG_MAPS, _PODS = _schema("ConfigMap"), _schema("Pod")
 BINDING = binding(kind="MutatingAdmissionPolicyBinding")
 ERROR = "[JSONPatch{op: 'add', path: '/data/b', value: object.data.x}]"
 UNKNOWN = "[JSONPatch{op: 'add', path: '/nothing', value: 'x'}]"
@@ -48,13 +55,12 @@ def add(key: str, value: str = "'x'") -> str:
 def applied(*policies: CompiledPolicy, **fields: Any) -> Mutated:
     """What policies make of the object, each with one binding."""
     selected = [(each, [BINDING]) for each in policies]
-    return engine.mutate(lambda _: selected, parameters(), inputs(**fields), SCHEMA)
+    return dispatcher.mutate(lambda _: selected, parameters(), inputs(**fields), _CONFIG_MAPS)
 
 
-def data(mutated: Mutated) -> dict[str, str]:
+def data(mutated: Mutated) -> Any:
     """The entries of the object after it."""
-    found: dict[str, str] = (mutated.object or {})["data"]
-    return found
+    return (mutated.object or {})["data"]
 
 
 def test_the_time_of_each_policy_is_told() -> None:
@@ -122,22 +128,14 @@ def test_operations(case: Json) -> None:
     assert before == _DOCUMENT
 
 
-@pytest.mark.parametrize("case", _CASES["failed"], ids=_id)
-def test_failed_tests(case: Json) -> None:
-    """A test that does not agree is told from an operation that does not apply."""
-    with pytest.raises(DisagreementError) as caught:
-        dispatcher.apply(_DOCUMENT, [_operation(case)])
-
-    assert str(caught.value) == f"testing value {case['path']} failed: test failed"
-
-
-@pytest.mark.parametrize("case", _CASES["refused"], ids=_id)
+@pytest.mark.parametrize("case", [*_CASES["failed"], *_CASES["refused"]], ids=_id)
 def test_operations_that_do_not_apply(case: Json) -> None:
-    """An operation that does not apply is refused, with the reason."""
+    """An operation that does not apply is refused with the reason, and told from a test that does not agree."""
     with pytest.raises(OperationError) as caught:
         dispatcher.apply(_DOCUMENT, [_operation(case)])
 
-    assert (type(caught.value), str(caught.value)) == (OperationError, case["text"])
+    disagrees = DisagreementError, f"testing value {case['path']} failed: test failed"
+    assert (type(caught.value), str(caught.value)) == ((OperationError, case["text"]) if "text" in case else disagrees)
 
 
 def test_each_operation_sees_the_last_result() -> None:
@@ -169,13 +167,6 @@ def test_copies_are_limited() -> None:
 _WIDGET = schema.unknown(GroupVersionKind("example.test", "v1", "Widget"))
 
 
-def _schema(group: str, kind: str) -> Schema:
-    found = schema.built_in(GroupVersionKind(group, "v1", kind))
-    assert found is not None
-    return found
-
-
-_PODS = _schema("", "Pod")
 _POD: JsonObject = received(
     {
         "apiVersion": "v1",
@@ -218,7 +209,6 @@ def _with(**changes: Any) -> JsonObject:
 
 
 _FIRST, _SECOND = _POD["spec"]["containers"]
-_MISNAMED = 'unexpected type name "{}", expected "{}", which matches field name path from root Object type'
 
 
 def test_maps_of_the_inputs_are_json_already() -> None:
@@ -258,50 +248,37 @@ def test_custom_resource_without_a_schema() -> None:
     assert result == {**obj, "spec": {"a": None, "list": [3], "map": {"x": 1, "y": 2, "z": 3}}}
 
 
-def _patch(op: str, path: str, value: Value = ..., from_: str = "") -> JSONPatch:
-    return JSONPatch(op, path, from_) if value is ... else JSONPatch(op, path, from_, value)
-
-
-_ADD = _patch("add", "/metadata/labels/x", "y")
-
-
 _NO_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
-_OBJECT_WITH = _object(".spec.securityContext", x=None)
 
 
 @pytest.mark.parametrize(
-    ("patch", "text"),
+    ("value", "text"),
     [
+        (quantity.parse("1"), _NO_JSON + ": type conversion error from 'Quantity' to '*structpb.Value'"),
+        ([NONE], f"{_NO_JSON}: optional.none() dereference"),
+        (STRING, f"{_NO_JSON}: type conversion not supported for 'type'"),
+        (JSONPatch("remove", "/x"), f"{_NO_JSON}: cannot convert to native type: *structpb.Value"),
+        ({1: "a"}, f"{_NO_JSON}: unsupported type conversion from 'int' to string"),
+        ({Uint(1): "a"}, f"{_NO_JSON}: unsupported type conversion from 'uint' to string"),
+        ({True: "a"}, f"{_NO_JSON}: unsupported type conversion from 'bool' to string"),
         (
-            _patch("remove", "/spec/none"),
-            "JSON Patch: remove /spec/none: there is no none",
-        ),
-        (_patch("set", "/spec/none"), "JSON Patch: set /spec/none: there is no such operation"),
-        (
-            _patch("add", "/x", quantity.parse("1")),
-            _NO_JSON + ": type conversion error from 'Quantity' to '*structpb.Value'",
-        ),
-        (_patch("add", "/x", [NONE]), f"{_NO_JSON}: optional.none() dereference"),
-        (_patch("add", "/x", STRING), f"{_NO_JSON}: type conversion not supported for 'type'"),
-        (_patch("add", "/x", _ADD), f"{_NO_JSON}: cannot convert to native type: *structpb.Value"),
-        (_patch("add", "/x", {1: "a"}), f"{_NO_JSON}: unsupported type conversion from 'int' to string"),
-        (_patch("add", "/x", {Uint(1): "a"}), f"{_NO_JSON}: unsupported type conversion from 'uint' to string"),
-        (_patch("add", "/x", {True: "a"}), f"{_NO_JSON}: unsupported type conversion from 'bool' to string"),
-        (
-            _patch("add", "/x", float("nan")),
+            float("nan"),
             f"{_NO_JSON}: json: error calling MarshalJSON for type *structpb.Value: proto: invalid number",
         ),
-        (_patch("add", "/x", _OBJECT_WITH), f"{_NO_JSON}: proto: invalid type: null_type"),
+        (_object(".spec.securityContext", x=None), f"{_NO_JSON}: proto: invalid type: null_type"),
         (
-            _patch("add", "/x", _object(".a", b=_object(".c"))),
-            "type mismatch: " + _MISNAMED.format("Object.c", "Object.a.b"),
+            _object(".a", b=_object(".c")),
+            (
+                'type mismatch: unexpected type name "Object.c", expected "Object.a.b", '
+                "which matches field name path from root Object type"
+            ),
         ),
     ],
 )
-def test_refused_patches(patch: JSONPatch, text: str) -> None:
-    """An operation that does not apply, or a value that is no JSON, fails the mutation."""
+def test_refused_values(value: Value, text: str) -> None:
+    """A value that is no JSON fails the mutation."""
     with pytest.raises(MutationError) as caught:
-        apply_json_patch(_POD, [patch], _PODS)
+        apply_json_patch(_POD, [JSONPatch("add", "/x", value=value)], _PODS)
 
     assert str(caught.value) == text
     assert not isinstance(caught.value, InternalError)
@@ -315,14 +292,13 @@ def test_bytes_are_base64(data: str, place: int | None) -> None:
     """Binary data that is no base64 is refused, with the place where it is not."""
     obj = {"apiVersion": "v1", "kind": "ConfigMap"}
     value = _object(binaryData={"a": data})
-    maps = _schema("", "ConfigMap")
 
     if place is None:
         text = data.replace("\n", "")
-        assert apply_configuration(obj, value, maps) == {**obj, "metadata": {}, "binaryData": {"a": text}}
+        assert apply_configuration(obj, value, _CONFIG_MAPS) == {**obj, "metadata": {}, "binaryData": {"a": text}}
         return
     with pytest.raises(MutationError) as caught:
-        apply_configuration(obj, value, maps)
+        apply_configuration(obj, value, _CONFIG_MAPS)
     assert str(caught.value) == (
         "unable to convert unstructured object to /v1, Kind=ConfigMap: "
         f"error decoding from json: illegal base64 data at input byte {place}"
@@ -333,7 +309,7 @@ def test_fields_that_the_object_had_are_not_asked_about() -> None:
     """An object of a later version keeps fields that the table does not know, also beside changed ones."""
     obj = _with(spec__later=1, spec__containers=[{**_FIRST, "later": {"a": 1}}, _SECOND])
 
-    result = apply_json_patch(obj, [_patch("replace", "/spec/containers/0/image", "x")], _PODS)
+    result = apply_json_patch(obj, [JSONPatch("replace", "/spec/containers/0/image", value="x")], _PODS)
 
     assert result == _with(spec__later=1, spec__containers=[{**_FIRST, "later": {"a": 1}, "image": "x"}, _SECOND])
 
@@ -342,7 +318,10 @@ def test_custom_resources_are_not_decoded_strictly() -> None:
     """A custom resource is taken as it is patched: its schema is asked afterwards, by the API server."""
     obj = {"apiVersion": "example.test/v1", "kind": "Widget"}
 
-    assert apply_json_patch(obj, [_patch("add", "/spec", {"a": None})], _WIDGET) == {**obj, "spec": {"a": None}}
+    assert apply_json_patch(obj, [JSONPatch("add", "/spec", value={"a": None})], _WIDGET) == {
+        **obj,
+        "spec": {"a": None},
+    }
 
 
 def test_values_that_are_too_deep() -> None:
@@ -355,7 +334,7 @@ def test_values_that_are_too_deep() -> None:
     with pytest.raises(MutationError) as merged:
         apply_configuration(obj, _object(spec=deep), _WIDGET)
     with pytest.raises(MutationError) as patched:
-        apply_json_patch(obj, [_patch("add", "/spec", deep)], _WIDGET)
+        apply_json_patch(obj, [JSONPatch("add", "/spec", value=deep)], _WIDGET)
 
     assert {str(merged.value), str(patched.value)} == {"the object is nested too deeply to be changed"}
 
@@ -374,3 +353,83 @@ def test_a_patch_that_doubles() -> None:
 
     assert str(merged.value) == refused.format(2**31 + 5)
     assert str(patched.value) == refused.format(2**31)
+
+
+_MERGES = yaml.safe_load(Path(__file__).with_name("merge.yaml").read_text(encoding="utf-8"))
+_NODE: SchemaNode = Definitions({}).inline(_MERGES["schema"])
+
+
+@pytest.mark.parametrize("case", _MERGES["merges"], ids=lambda case: case["name"])
+def test_merges(case: Json) -> None:
+    """What is applied is set by the rules of its place; the rest stays, and neither input is changed."""
+    before = deepcopy(case)
+
+    merged = merge(case.get("live", ABSENT), case.get("applied", ABSENT), _NODE)
+
+    assert repr(merged) == repr(case["result"])  # true is no 1
+    assert case == before
+
+
+def test_what_is_not_reached_is_shared() -> None:
+    """Only the containers along the changed paths are new; where nothing changes it is the object itself."""
+    live: dict[str, Any] = {"labels": {"a": "1"}, "inner": {"a": "1"}, "named": [{"name": "a"}, {"name": "b"}]}
+
+    merged = merge(live, {"labels": {"b": "2"}, "named": [{"name": "b", "value": "3"}]}, _NODE)
+
+    assert merged["inner"] is live["inner"]
+    assert merged["named"][0] is live["named"][0]
+    assert merge(live, {"labels": {}, "named": [{"name": "a"}]}, _NODE) is live
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *_MERGES["refused"],
+        {"applied": {"number": Foreign(Uint(3))}, "text": '.number: expected numeric (int or float), got "<uint>"'},
+        {"applied": {"any": Foreign(Uint(3))}, "text": '.any: expected map, got "<uint>"'},
+    ],
+    ids=lambda case: repr(case["applied"]),
+)
+def test_refused_configurations(case: Json) -> None:
+    """What the schema does not allow is refused in the API server's words, all of it at once."""
+    with pytest.raises(MergeError) as caught:
+        check(case["applied"], _NODE)
+
+    assert str(caught.value) == case["text"]
+
+
+def test_allowed_configuration() -> None:
+    """Null is allowed anywhere but in a list, and a scalar of any kind where the schema leaves it open."""
+    check({"text": None, "labels": None, "list": None, "either": 3, "set": [True, 1.5, "a"], "any": {"a": [1]}}, _NODE)
+
+
+@pytest.mark.parametrize("case", _MERGES["atomics"], ids=lambda case: repr(case["applied"]))
+def test_atomics(case: Json) -> None:
+    """Lists and maps that would be replaced as a whole are found, whatever is in them."""
+    assert list(atomics(case["applied"], _NODE)) == case["found"]
+
+
+_OMITS = 'element 0: associative list with keys has an element that omits all key fields ["name"] '
+
+
+def _env(*items: Any) -> Json:
+    return {"spec": {"containers": [{"name": "a", "env": list(items)}]}}
+
+
+@pytest.mark.parametrize(
+    ("live", "applied", "text"),
+    [
+        ({"named": [{"value": "x"}]}, {"named": [{"name": "a"}]}, f".named: {_OMITS}"),
+        (
+            _env("odd"),
+            _env({"name": "X"}),
+            '.spec.containers[name="a"].env: element 0: associative list with keys may not have non-map elements',
+        ),
+    ],
+)
+def test_live_items_that_cannot_be_told_apart(live: Json, applied: Json, text: str) -> None:
+    """A list whose items have no keys cannot be merged into; the error says where it is."""
+    with pytest.raises(MergeError) as caught:
+        merge(live, applied, _NODE if "named" in live else _PODS.root)
+
+    assert str(caught.value).startswith(text)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from textwrap import dedent
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.builders import FACTS, TODAY, WORKLOADS, Json, NamespacesLost, NamespacesToAsk, deployment, pod, request
+from support.builders import (
+    FACTS,
+    TODAY,
+    WORKLOADS,
+    Json,
+    NamespacesLost,
+    NamespacesToAsk,
+    deployment,
+    pod,
+    request,
+    resource,
+)
 from support.cel.celrun import compiled, names
 from support.policies.admissionpolicies import CONFIG_MAPS, inputs, parameters, validating
 from support.policies.policydocuments import documents
@@ -29,7 +40,7 @@ from policies.engine.engine import Answer, Decision
 from policies.engine.facts import NamespaceKey, StaticFacts
 from policies.engine.interruption import Missing, PostponedError
 from policies.engine.match import LabelSelector, ResourceRule, SelectorRequirement
-from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.engine.request import AdmissionRequest
 from policies.engine.rule import PolicyException, Rule, RuleSet
 from webhook.metrics import RuleTimes
 
@@ -77,9 +88,14 @@ def _loaded(text: str) -> Loaded:
     return loaded
 
 
+def _judging(text: str) -> Sequence[Rule]:
+    """The rules of validating policies."""
+    loaded = _loaded(text)
+    return policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+
+
 def _validating(derive: str = "true") -> Rule:
-    loaded = _loaded(_VALIDATING.replace("DERIVE", derive))
-    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = _judging(_VALIDATING.replace("DERIVE", derive))
     return rule
 
 
@@ -125,8 +141,7 @@ def test_the_namespaces_of_a_policy(bindings: list[str], expected: list[str]) ->
         )
         for number, labels in enumerate(bindings)
     ]
-    loaded = _loaded("---\n".join([policy, *bound]))
-    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = _judging("---\n".join([policy, *bound]))
 
     assert [[each.key for each in hook.namespaces.requirements] for hook in rule.hooks] == [expected]
 
@@ -134,8 +149,7 @@ def test_the_namespaces_of_a_policy(bindings: list[str], expected: list[str]) ->
 def test_what_an_explanation_needs_is_read_too() -> None:
     """A rule reads what its expressions read, and the names of items, since the words about an item have its name."""
     expression = "'object.spec.containers.all(c, c.image.size() > 1 && c.ports.all(p, p.hostPort == 0))'"
-    loaded = _loaded(_VALIDATING.replace("DERIVE", "false").replace("has(object.spec.priorityClassName)", expression))
-    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    (rule,) = _judging(_VALIDATING.replace("DERIVE", "false").replace("has(object.spec.priorityClassName)", expression))
 
     items = ("spec.containers[*]", "spec.containers[*].ports[*]")
     assert rule.reads == {f"{items[0]}.image", f"{items[1]}.hostPort", *(f"{item}.name" for item in items)}
@@ -189,10 +203,9 @@ _QUADRATIC = f"{_LIST}.all(a, {_LIST}.all(b, {_LIST}.all(c, {_LIST}.all(d, a + b
 )
 def test_what_is_skipped_is_told(expressions: str, denied: bool, told: str) -> None:  # noqa: FBT001
     """An error that the failurePolicy ignores is a warning and a decision on record, beside what was found."""
-    loaded = _loaded(_BROKEN.replace("EXPRESSIONS", expressions))
-    (rule,) = policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS)
+    rules = _judging(_BROKEN.replace("EXPRESSIONS", expressions))
 
-    answer = engine.validate(request(pod(labels={})), RuleSet([rule]), _IN_FORCE)
+    answer = engine.validate(request(pod(labels={})), RuleSet(rules), _IN_FORCE)
 
     assert answer.allowed is not denied
     assert [decision.verdict for decision in answer.decisions] == (["deny", "error"] if denied else ["error"])
@@ -226,8 +239,7 @@ def _changed(
     """What the mutating policies do to a Pod in a Namespace of a team."""
     loaded = _loaded(text)
     rules = policyrule.mutating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, schemas, exceptions)
-    facts = StaticFacts(TODAY, namespaces={"default": {"team": team}})
-    return engine.mutate(request(pod()), RuleSet(rules, exceptions), facts)
+    return engine.mutate(request(pod()), RuleSet(rules, exceptions), StaticFacts(TODAY, {"default": {"team": team}}))
 
 
 def test_defaults_are_set_between_two_mutations() -> None:
@@ -282,22 +294,16 @@ def test_an_exception_from_a_policy_that_does_not_match_is_not_used() -> None:
     assert _changed(_TWO, [_exception("class")], team="web").decisions == (Decision("mutating-policies", "admit"),)
 
 
-_FAILING = _MUTATING.replace("FAILURE", "Fail").replace("'low'", "object.spec.missing")
-
-
 def test_an_exception_from_a_mutating_policy_that_fails() -> None:
-    """A policy that is left out is not evaluated, so that its own failure refuses nothing."""
-    assert _changed(_FAILING, [_exception("class")]).allowed
+    """Its failure refuses nothing, as it is not evaluated; once the exception has ended the refusal says so."""
+    failing = _MUTATING.replace("FAILURE", "Fail").replace("'low'", "object.spec.missing")
 
-
-def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
-    """The refusal says which exception from the policy has ended."""
-    denied = (
-        "policy 'class' with binding 'class' denied request: expression 'Object{spec: "
-        "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing"
-    )
-    assert _changed(_FAILING, [_exception("class", until=_ENDED)]).message.splitlines() == [
-        denied,
+    assert _changed(failing, [_exception("class")]).allowed
+    assert _changed(failing, [_exception("class", until=_ENDED)]).message.splitlines() == [
+        (
+            "policy 'class' with binding 'class' denied request: expression 'Object{spec: "
+            "Object.spec{priorityClassName: object.spec.missing}}' resulted in error: no such key: missing"
+        ),
         'The exception "moving" from class ended on 2026-02-28 (OPS-1).',
     ]
 
@@ -305,9 +311,8 @@ def test_a_failure_that_an_ended_exception_would_have_spared() -> None:
 def _out_of_time(*, skipped: bool, rule: Rule, run: Callable[..., Answer]) -> Answer:
     """The answer where no time is left from the first look within a policy on, or where the policies are skipped."""
     looks = iter([False])
-    facts = replace(StaticFacts(TODAY, namespaces={"default": {"team": "ml"}}), skipped=frozenset({"limits", "class"}))
-    if not skipped:
-        facts = replace(facts, skipped=frozenset(), expired=lambda: next(looks, True))
+    slow = replace(_IN_FORCE, expired=lambda: next(looks, True))
+    facts = replace(_IN_FORCE, skipped=frozenset({"limits", "class"})) if skipped else slow
     return run(request(pod()), RuleSet([rule]), facts)
 
 
@@ -330,24 +335,15 @@ def test_a_validating_policy_that_is_skipped() -> None:
     assert answer.message.startswith("Rule 'limits' could not be evaluated (SkippedPolicyError: it was too slow")
 
 
-def test_a_request_is_one_subject_for_all_policies() -> None:
-    """The same request with the same facts is the same subject, whose inputs and Pods are made once."""
+def test_a_request_with_the_same_facts_is_one_subject() -> None:
+    """Its inputs and Pods are made once, and after a look-up it is judged with what was found."""
     subjects, asked = SubjectCache(WORKLOADS), request(deployment())
     first, second = subjects.of(asked, FACTS), subjects.of(asked, FACTS)
-    assert first is second
-    assert first.inputs is second.inputs
+    assert (first is second, first.inputs is second.inputs, first.pods is second.pods) == (True, True, True)
     assert [pod.owner.kind for pod, _ in first.pods] == ["Deployment"]
-    assert first.pods is second.pods
-
-
-def test_other_facts_make_another_subject() -> None:
-    """After a look-up the same request is judged with what was found, and not with what was known before."""
-    subjects, asked = SubjectCache(WORKLOADS), request(deployment())
-    before = subjects.of(asked, FACTS)
     known = StaticFacts(FACTS.as_of, {"team": {"a": "b"}})
     after = subjects.of(asked, known)
-    assert (before.facts, after.facts) == (FACTS, known)
-    assert before.inputs is not after.inputs
+    assert (first.facts, after.facts, after.inputs is first.inputs) == (FACTS, known, False)
 
 
 def test_a_request_is_kept_no_longer_than_its_review() -> None:
@@ -414,9 +410,7 @@ def _rules(*expressions: str, variable: str = "1") -> RuleSet:
         _POLICY.format(name=f"p{index}", expression=expression, variable=variable)
         for index, expression in enumerate(expressions)
     )
-    loaded = read(documents(text))
-    assert loaded.problems == ()
-    return RuleSet(policyrule.validating_rules(loaded.policies, loaded.bindings, NO_PARAMETERS, WORKLOADS))
+    return RuleSet(_judging(text))
 
 
 def _asked(rules: RuleSet, obj: Any, facts: StaticFacts = FACTS) -> list[str]:
@@ -430,11 +424,24 @@ def _asked(rules: RuleSet, obj: Any, facts: StaticFacts = FACTS) -> list[str]:
     return list(screener.asked(those, asked, facts))
 
 
-def test_only_what_may_have_something_to_say_is_asked() -> None:
-    """A policy that is false, fails or reads a failing variable is asked; the others are not."""
-    rules = _rules("true", "object.spec.none == 1", "has(object.spec)", "object.kind == 'Job'", "variables.v == 1")
-
-    assert _asked(rules, pod()) == ["p1", "p3"]
+@pytest.mark.parametrize(
+    ("expressions", "obj", "asked"),
+    [
+        (
+            ("true", "object.spec.none == 1", "has(object.spec)", "object.kind == 'Job'", "variables.v == 1"),
+            pod(),
+            ["p1", "p3"],
+        ),
+        (("true", _DEAR, "true"), pod(), ["p1"]),
+        (("object.kind == 'Pod'", "object.spec.containers.all(c, has(c.resources.limits))"), deployment(), ["p1"]),
+    ],
+    ids=["false, failing or true", "over a limit", "the Pods of a template"],
+)
+def test_only_what_may_have_something_to_say_is_asked(
+    expressions: tuple[str, ...], obj: Json, asked: list[str]
+) -> None:
+    """A policy that is false, that fails or that is over a limit is asked; the others are not."""
+    assert _asked(_rules(*expressions), obj) == asked
 
 
 def test_a_variable_that_fails_fails_all_that_read_it() -> None:
@@ -442,11 +449,6 @@ def test_a_variable_that_fails_fails_all_that_read_it() -> None:
     rules = _rules("variables.v == 1", "object.kind == 'Pod' || variables.v == 1", "variables.v != 2", variable="1 / 0")
 
     assert _asked(rules, pod()) == ["p0", "p2"]
-
-
-def test_what_is_over_a_limit_is_asked() -> None:
-    """So are policies that come near it only together, while cheap ones after them are not."""
-    assert _asked(_rules("true", _DEAR, "true"), pod()) == ["p1"]
 
 
 def test_a_shared_variable_costs_each_policy_the_same() -> None:
@@ -487,13 +489,6 @@ def test_a_policy_that_is_skipped_is_asked() -> None:
     assert _asked(_rules("true", "true"), pod(), facts) == ["p1"]
 
 
-def test_templates_are_judged_together() -> None:
-    """The Pods that a workload would create are judged by policies on Pods."""
-    rules = _rules("object.kind == 'Pod'", "object.spec.containers.all(c, has(c.resources.limits))")
-
-    assert _asked(rules, deployment()) == ["p1"]
-
-
 def test_an_evaluation_that_takes_too_long_names_its_policy() -> None:
     """Reviews for this rule go to the child process from then on."""
 
@@ -522,102 +517,68 @@ def test_all_answers_in_which_every_rule_admits_are_one() -> None:
     assert [decision.rule for decision in first.unanimity or ()] == ["p0", "p1"]
 
 
-LABELLED = LabelSelector((SelectorRequirement("env", "In", ("prod",)),))
-BARE: Json = {"metadata": {"name": "x"}}
+def _named(*resources: str) -> NamedRule:
+    """Every operation on resources of any group."""
+    return NamedRule(api_groups=("*",), api_versions=("*",), operations=("*",), resources=resources)
 
 
-def asked(**fields: Any) -> AdmissionRequest:
-    """The creation of a Pod called web-0 in team-a, or what `fields` say instead."""
-    pod = AdmissionRequest(
-        uid="1",
-        kind=GroupVersionKind("", "v1", "Pod"),
-        resource=GroupVersionResource("", "v1", "pods"),
-        name="web-0",
-        namespace="team-a",
-        operation="CREATE",
-        object=BARE,
-    )
-    return replace(pod, **fields)
+def _is_selected(asked: AdmissionRequest, resources: str = "pods", **fields: Any) -> bool:
+    """Whether a policy for production is about a request, where `far` is not known yet and no other Namespace is."""
+
+    def labels(namespace: str) -> None:
+        if namespace == "far":
+            raise Missing(NamespaceKey(namespace))
+
+    match = MatchResources(resource_rules=(_named(resources),), namespace_selector=_PRODUCTION, **fields)
+    return Matcher(match).matches(asked, labels)
 
 
-def namespace(operation: str = "CREATE", obj: Json | None = None, **fields: Any) -> AdmissionRequest:
-    """A request about the Namespace team-a itself."""
-    resource = GroupVersionResource("", "v1", "namespaces")
-    return asked(resource=resource, name="team-a", operation=operation, object=obj, **fields)
+_PRODUCTION = LabelSelector((SelectorRequirement("env", "In", ("prod",)),))
 
 
-def rule(*resources: str, **fields: Any) -> NamedRule:
-    """Every operation on resources of the core group, or what `fields` say instead."""
-    usual = {"api_groups": ("",), "api_versions": ("v1",), "operations": ("*",), "resources": resources or ("pods",)}
-    return NamedRule(**{**usual, **fields})
-
-
-def constraints(*rules: NamedRule, **fields: Any) -> MatchResources:
-    """Constraints with these rules, or one on Pods."""
-    return MatchResources(resource_rules=rules or (rule(),), **fields)
-
-
-def in_cluster(name: str) -> Mapping[str, str] | None:
-    """The Namespaces of the cluster: team-a is prod, team-b has no labels, gone is not there, far is not known yet."""
-    if name == "far":
-        raise Missing(NamespaceKey(name))
-    return {"team-a": {"env": "prod"}, "team-b": {}}.get(name)
-
-
-def matches(match: MatchResources, request: AdmissionRequest) -> bool:
-    """Whether the request is matched, in the cluster above."""
-    return Matcher(match).matches(request, in_cluster)
-
-
-EVERYTHING = rule("*/*", api_groups=("*",), api_versions=("*",))
-
-
-def test_a_missing_namespace_is_an_error() -> None:
-    """Where a selector has to be asked about a Namespace that is not there, Kubernetes' words say so."""
-    with pytest.raises(MatchError, match=r'^namespaces "gone" not found$'):
-        matches(constraints(namespace_selector=LABELLED), asked(namespace="gone"))
-
-
-def test_namespaces_without_a_name_are_an_error() -> None:
-    """A selector cannot be asked about the deletion of a Namespace that has no name."""
-    with pytest.raises(MatchError, match=r"^Internal error occurred: resource name may not be empty$"):
-        matches(constraints(EVERYTHING, namespace_selector=LABELLED), namespace("DELETE", namespace=""))
+@pytest.mark.parametrize(
+    ("asked", "error", "words"),
+    [
+        (request(pod(), namespace="gone"), MatchError, '^namespaces "gone" not found$'),
+        (
+            request(None, old=resource("v1", "Namespace", name="")),
+            MatchError,
+            "^Internal error occurred: resource name may not be empty$",
+        ),
+        (request(pod(), namespace="far"), Missing, "far"),
+    ],
+    ids=["not there", "without a name", "not known yet"],
+)
+def test_a_namespace_without_labels_is_an_error(asked: AdmissionRequest, error: type[Exception], words: str) -> None:
+    """Kubernetes' words say that there is none; labels that are not at hand are asked for as a look-up."""
+    with pytest.raises(error, match=words):
+        _is_selected(asked, "*/*")
 
 
 @pytest.mark.parametrize("name", ["gone", "far"])
 @pytest.mark.parametrize(
-    "match",
+    ("resources", "fields"),
     [
-        constraints(rule("services"), namespace_selector=LABELLED),
-        constraints(exclude_resource_rules=(rule(),), namespace_selector=LABELLED),
-        constraints(object_selector=LABELLED, namespace_selector=LABELLED),
+        ("services", {}),
+        ("pods", {"exclude_resource_rules": (_named("pods"),)}),
+        ("pods", {"object_selector": _PRODUCTION}),
     ],
     ids=["rules", "exclusion", "object selector"],
 )
-def test_no_namespace_is_asked_about_in_vain(name: str, match: MatchResources) -> None:
+def test_no_namespace_is_asked_about_in_vain(name: str, resources: str, fields: dict[str, Any]) -> None:
     """Where something else does not match, an error about the Namespace does not count."""
-    assert matches(match, asked(namespace=name)) is False
+    assert _is_selected(request(pod(), namespace=name), resources, **fields) is False
 
 
-def test_an_unknown_namespace_is_asked_for() -> None:
-    """Labels that are not at hand are asked for as a look-up."""
-    with pytest.raises(Missing, match="far"):
-        matches(constraints(namespace_selector=LABELLED), asked(namespace="far"))
-
-
-@pytest.mark.parametrize(
-    ("group", "resource", "expected"),
-    [
-        ("admissionregistration.k8s.io", "validatingadmissionpolicies", False),
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", False),
-        ("authentication.k8s.io", "tokenreviews", False),
-        ("authorization.k8s.io", "subjectaccessreviews", False),
-        ("example.org", "tokenreviews", True),
-        ("", "pods", True),
-    ],
-)
-def test_resources_that_no_policy_sees(group: str, resource: str, expected: bool) -> None:  # noqa: FBT001
+def test_resources_that_no_policy_sees() -> None:
     """No policy is asked about policies or about reviews of access."""
-    request = asked(resource=GroupVersionResource(group, "v1", resource))
+    unseen = [
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    ]
+    listed = [*unseen, ("example.org", "tokenreviews"), ("", "pods")]
+    asked = [request({"apiVersion": f"{group}/v1".lstrip("/"), "kind": "X"}, resource=name) for group, name in listed]
 
-    assert is_seen(request) is expected
+    assert [each for each, one in zip(listed, asked, strict=True) if not is_seen(one)] == unseen

@@ -1,4 +1,4 @@
-"""Suites as they are run: natively, or as the service judges, and what mutating policies leave."""
+"""Suites as they are run: natively, or as the service judges, what changes leave, and what matches nothing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.builders import WORKLOADS, deployment, request
+from support.policies.admissionpolicies import binding, policy
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
 from policies.admissionpolicy.evaluation.inputs import NO_PARAMETERS
+from policies.admissionpolicy.model import MatchResources, NamedRule
+from policies.admissionpolicy.rules.coverage import Coverage, Idle
 from policies.admissionpolicy.rules.suiterun import SuiteRun
 from policies.cel.library.authorizer import Check, CheckAnswer
+from policies.engine.match import EVERYTHING, LabelSelector, SelectorRequirement
 from policies.suite import Case, CaseNamespace, Expectation
 
 _PODS = (
@@ -66,14 +71,6 @@ _DEPLOYMENT = {
 _DENIAL = """\
 wrong
   spec.template.spec: has(object.spec.hostNetwork) is false"""
-
-
-class _Everything:
-    """Allows whatever is asked."""
-
-    def answer(self, check: Check) -> CheckAnswer:
-        del check
-        return CheckAnswer(allowed=True)
 
 
 def _run(expression: str = "has(object.spec.hostNetwork)", action: str = "Deny", more: str = "") -> SuiteRun:
@@ -153,8 +150,52 @@ def test_what_is_refused_is_not_changed() -> None:
 
 def test_checks_are_answered_by_whoever_is_given() -> None:
     """Without anybody to ask a check is an error."""
+
+    class Everything:
+        def answer(self, check: Check) -> CheckAnswer:
+            return CheckAnswer(allowed=check.verb == "x")
+
     text = _NAMED.replace("EXPRESSION", "authorizer.requestResource.check('x').allowed()")
     loaded = read(documents(text + _BINDING.replace("ACTION", "Deny")))
-    runs = SuiteRun(loaded, NO_PARAMETERS), SuiteRun(loaded, NO_PARAMETERS, decisions=_Everything())
+    runs = SuiteRun(loaded, NO_PARAMETERS), SuiteRun(loaded, NO_PARAMETERS, decisions=Everything())
 
     assert [run.outcome(_case(_POD)).verdict for run in runs] == ["denied", "allowed"]
+
+
+_PRODUCTION = LabelSelector((SelectorRequirement("env", "In", ("production",)),))
+
+
+@pytest.mark.parametrize(
+    ("group", "resource", "fields", "idle"),
+    [
+        ("apps", "deployments", {}, []),
+        ("apps", "deployment", {}, [Idle("p", "deployment", "deployments")]),
+        ("apps", "statefulsets", {}, [Idle("p", "statefulsets")]),
+        ("", "pods", {}, []),
+        ("", "pods", {"annotations": {"cks-admission.dev/derive": "false"}}, [Idle("p", "pods")]),
+        ("apps", "deployments", {"selector": _PRODUCTION}, [Idle("p", "the selectors of its matchConstraints")]),
+        ("apps", "deployments", {"bound": _PRODUCTION}, [Idle("p", "matchResources of the binding b")]),
+    ],
+    ids=[
+        "it matches",
+        "the singular",
+        "another kind",
+        "Pods of the template",
+        "Pods, and no templates",
+        "a selector of the policy",
+        "a selector of the binding",
+    ],
+)
+def test_what_matches_nothing(group: str, resource: str, fields: dict[str, Any], idle: list[Idle]) -> None:
+    """A policy that matches no object and no Pod of one is named, with what kept it from matching."""
+    rule = NamedRule(api_groups=(group,), api_versions=("v1",), operations=("CREATE",), resources=(resource,))
+    constraints = MatchResources(resource_rules=(rule,), namespace_selector=fields.get("selector", EVERYTHING))
+    limited = replace(policy(annotations=fields.get("annotations", {})), match_constraints=constraints)
+    resources = MatchResources(namespace_selector=fields["bound"]) if "bound" in fields else None
+    bound = replace(binding(), match_resources=resources)
+    first, other = (Coverage([limited], [bound], lambda _: {}, WORKLOADS) for _ in range(2))
+
+    first.add(request(deployment()))
+    other.merge(first.reach)
+
+    assert [list(each.idle()) for each in (first, other)] == [idle, idle]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -108,14 +108,8 @@ def test_the_pod_and_its_request() -> None:
 def test_metadata_is_what_controllers_copy() -> None:
     """Labels, annotations and finalizers of a template end on its Pods, and nothing else of its metadata."""
     copied = {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e"]}
-    others: Json = {
-        "name": "x",
-        "namespace": "y",
-        "generateName": "z",
-        "uid": "1",
-        "ownerReferences": [{}],
-        "creationTimestamp": None,
-    }
+    names = {"name": "x", "namespace": "y", "generateName": "z", "uid": "1"}
+    others: Json = {**names, "ownerReferences": [{}], "creationTimestamp": None}
     asked = request(merged(deployment(), at("spec.template", {"metadata": {**copied, **others}})))
 
     labels = {"app": "trainer", "a": "b"}
@@ -197,13 +191,9 @@ def test_an_update_judges_the_templates_that_changed() -> None:
     found = only(request(new, old=old))
 
     change, creation = found.requests
-    assert (render(found.template), change.operation, creation.operation, creation.old_object) == (
-        *(worker, "UPDATE", "CREATE"),
-        None,
-    )
-    assert change.old_object == next(
-        pod.pod for pod in derive(request(old), WORKLOADS) if render(pod.template) == worker
-    )
+    before = next(pod.pod for pod in derive(request(old), WORKLOADS) if render(pod.template) == worker)
+    assert (render(found.template), change.operation, creation.operation) == (worker, "UPDATE", "CREATE")
+    assert (change.old_object, creation.old_object) == (before, None)
     assert change.object == creation.object != change.old_object
 
 
@@ -282,11 +272,6 @@ def test_what_a_rule_cannot_know(reads: Reads, expected: set[str]) -> None:
     assert found.unknown_to({"object": reads, "request": Reads()}) == expected
 
 
-def test_filled_paths_are_paths() -> None:
-    """Every path in the tables can be read."""
-    assert all(parse(path) for path in FILLED_BY_ADMISSION.union(*FILLED_BY_CONTROLLERS.values()))
-
-
 def test_templates_are_read_whole() -> None:
     """Templates are decoded whole, since any change counts, with what Pods get from their workload."""
     rows = [workload("", "Pod", [""]), workload("apps", "Deployment", ["spec.template"]), workload("", "Node")]
@@ -304,48 +289,18 @@ def test_templates_are_read_whole() -> None:
     )
 
 
-_JOB = {"batch.kubernetes.io/job-name": "train", "job-name": "train"}
+_ADDED = (Path(__file__).parent / "controllers.yaml").read_text(encoding="utf-8")
 
 
-def _labels_and_owners(asked: AdmissionRequest) -> list[tuple[Json, list[str]]]:
-    """The labels of the derived Pods, and their owners with the one in control first."""
-    return [
-        (
-            derived.pod["metadata"].get("labels", {}),
-            [
-                f"{owner['apiVersion']} {owner['kind']} {owner['name']}"
-                for owner in derived.pod["metadata"]["ownerReferences"]
-            ],
-        )
-        for derived in derive(asked, WORKLOADS)
-    ]
-
-
-_ADDED = yaml.safe_load((Path(__file__).parent / "controllers.yaml").read_text(encoding="utf-8"))
-
-
-def _with_template(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_template(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_template(item) for item in value]
-    return template() if value == "TEMPLATE" else value
-
-
-@pytest.mark.parametrize("case", _ADDED, ids=lambda case: str(case["name"]))
+@pytest.mark.parametrize(
+    "case", yaml.safe_load(_ADDED.replace("TEMPLATE", json.dumps(template()))), ids=lambda case: str(case["name"])
+)
 def test_labels_and_owners(case: Json) -> None:
     """A derived Pod has the labels that its controller would add, and names its controller and its workload."""
-    labels = {"app": "trainer", **case["labels"]}
+    metadata = only(request(case["object"])).pod["metadata"]
+    owners = [f"{owner['apiVersion']} {owner['kind']} {owner['name']}" for owner in metadata["ownerReferences"]]
 
-    assert _labels_and_owners(request(_with_template(case["object"]))) == [(labels, case["owners"])]
-
-
-def test_a_controllers_label_takes_the_place_of_the_templates() -> None:
-    """A label that a controller sets cannot be chosen by who writes the template."""
-    own = {**template(), "metadata": {"labels": {"job-name": "x", "a": "b"}}}
-    obj = resource("batch/v1", "Job", at("metadata", {"name": "train"}), at("spec.template", own))
-
-    assert _labels_and_owners(request(obj)) == [({"a": "b", **_JOB}, ["batch/v1 Job train"])]
+    assert (metadata["labels"], owners) == ({"app": "trainer", **case["labels"]}, case["owners"])
 
 
 def test_nobody_owns_the_pods_of_a_pod_template() -> None:
@@ -374,13 +329,6 @@ def test_the_topology_annotations_of_a_workload_hold_for_its_pods() -> None:
     assert derived.pod["metadata"]["annotations"] == {topology: "workload", preferred: "job", required: "template"}
 
 
-def test_a_workload_without_a_name_lends_the_start_of_one() -> None:
-    """With a generateName, names begin with it."""
-    asked = request(deployment(metadata={"name": "", "generateName": "web-"}, kind="StatefulSet"))
-
-    assert _labels_and_owners(asked)[0][1] == ["apps/v1 StatefulSet web-0"]
-
-
 def test_the_table_is_about_kinds_and_fields_that_there_are() -> None:
     """Each row is for a kind with templates, the templates that it names are the kind's, and all paths can be read."""
     kinds = table(BUILT_IN)
@@ -388,7 +336,7 @@ def test_the_table_is_about_kinds_and_fields_that_there_are() -> None:
     named = {(kind, parse(row.template)[0]) for kind, row in rows if row.template}
 
     assert named <= {(kind, pattern[0]) for kind, row in kinds.items() for pattern in row.templates if pattern}
-    assert all(map(parse, template_paths(kinds)))
+    assert all(map(parse, FILLED_BY_ADMISSION.union(template_paths(kinds), *FILLED_BY_CONTROLLERS.values())))
     assert controller_of(("x", "Unknown"), ("spec", "template")) == controller_of(
         ("apps", "DaemonSet"), ("spec", "template")
     )

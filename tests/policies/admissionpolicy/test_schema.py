@@ -8,14 +8,12 @@ import pytest
 from cluster.servedresources import compact_resources
 
 from policies.admissionpolicy import schema
-from policies.admissionpolicy.builtin import table
 from policies.admissionpolicy.builtin.table import FOLDER, ApiResource, served_resources, types_of
-from policies.admissionpolicy.schema import Schema, SchemaNode
+from policies.admissionpolicy.schema import SchemaNode
 from policies.engine.request import GroupVersionKind
 from policies.kubernetes.name import SERVED_VERSIONS
 from policies.kubernetes.release import RELEASES, Release
 
-_POD = GroupVersionKind("", "v1", "Pod")
 _WIDGET = GroupVersionKind("example.test", "v1", "Widget")
 
 
@@ -32,12 +30,6 @@ def _described(node: SchemaNode | None) -> str:
     if atom.list is not None:
         words.append(" ".join([atom.list.relation, "list", *atom.list.keys]))
     return ", ".join(words)
-
-
-def _pod() -> Schema:
-    found = schema.built_in(_POD)
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize(
@@ -71,7 +63,10 @@ def _pod() -> Schema:
 )
 def test_places_in_a_pod(path: list[str | int], found: str) -> None:
     """The shipped table knows how each place of a built-in kind merges."""
-    assert _described(_pod().place(path)) == found
+    pod = schema.built_in(GroupVersionKind("", "v1", "Pod"))
+
+    assert pod is not None
+    assert _described(pod.place(path)) == found
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.name)
@@ -85,10 +80,9 @@ def test_every_definition_can_be_read(release: Release) -> None:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        atom = node.atom
-        waiting += list(atom.map.fields.values()) if atom.map is not None else []
-        rest = None if atom.map is None else atom.map.element
-        waiting += [inner for inner in (node.item, rest) if inner is not None]
+        fields = node.atom.map
+        inner = [node.item] if fields is None else [node.item, fields.element, *fields.fields.values()]
+        waiting += [each for each in inner if each is not None]
 
     assert len(seen) > len(types)
 
@@ -187,16 +181,14 @@ def test_releases_have_their_own_kinds_and_fields(release: Release, known: bool)
 
 def test_versions_of_built_in_groups() -> None:
     """The versions that reading a policy goes by, without the table, are those that are served by default."""
-    found: dict[str, set[str]] = {}
-    for known in served_resources():
-        found.setdefault(known.kind.group, set()).add(known.kind.version)
+    known = {(group, version) for group, versions in SERVED_VERSIONS.items() for version in versions}
 
-    assert {group: set(versions) for group, versions in SERVED_VERSIONS.items()} == found
+    assert known == {(served.kind.group, served.kind.version) for served in served_resources()}
 
 
 def test_resources_know_their_kinds_and_scopes() -> None:
     """A resource has the kind of its own group and version, a subresource perhaps one of another."""
-    named = {(each.group, each.name): each for each in table.served_resources()}
+    named = {(each.group, each.name): each for each in served_resources()}
 
     scale = GroupVersionKind("autoscaling", "v1", "Scale")
     assert named["apps", "deployments/scale"] == ApiResource("apps", "v1", "deployments/scale", scale, "Namespaced")

@@ -1,8 +1,11 @@
-"""The review as a whole: types, what is ignored, and the policies that are shipped."""
+"""What is found in policies: in tables of them, in the packs, and where something is to be ignored."""
+
+from pathlib import Path
 
 import pytest
+import yaml
 from support.policies import packs
-from support.policies.lintpolicies import DEPLOYMENTS, PODS, Json, policy, reviewed, said
+from support.policies.lintpolicies import DEPLOYMENTS, PODS, Json, binding, policy, reviewed, said
 from support.policies.policydocuments import documents
 
 from policies.admissionpolicy.documents.reader import read
@@ -191,3 +194,85 @@ def test_unknown_codes_are_refused(text: str, error: str) -> None:
     with pytest.raises(UnknownCodeError) as refused:
         named(text)
     assert str(refused.value).startswith(error)
+
+
+_GROUPS = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
+_CASES = [
+    pytest.param(case, id=f"{group['promise']} {case.pop('name', '')}") for group in _GROUPS for case in group["cases"]
+]
+
+
+def _rules(changes: list[Json]) -> list[Json]:
+    return [{**DEPLOYMENTS, **change} for change in changes]
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_findings(case: Json) -> None:
+    """What lint says of a policy is its promise, and nothing else."""
+    fields = dict(case)
+    validations = fields.pop("validations", [fields.pop("expression", "object.metadata.name != 'a'")])
+    expected, beside = fields.pop("findings", []), fields.pop("beside", [])
+    if "bound" in fields:
+        beside = [binding(matchResources={"resourceRules": _rules(fields.pop("bound"))})]
+    if "excluded" in fields:
+        fields["constraints"] = {"excludeResourceRules": _rules(fields.pop("excluded"))}
+    rules = tuple(_rules(fields.pop("rules", [{}])))
+
+    found = said(policy(*validations, rules=rules, **fields), *beside)
+
+    assert [f"{id_}: {path}: {text}" for id_, path, text in found] == expected
+
+
+_LIMITS = "object.spec.containers.all(c, {})"
+
+
+def _quantities(expression: str, **more: object) -> list[tuple[str, str]]:
+    findings = reviewed(policy(expression, **{"rules": (PODS,), **more}))  # type: ignore[arg-type]
+    return [(each.message.partition(" is a quantity")[0], each.remedy) for each in findings if "quantity-" in each.id]
+
+
+_CPU, _KEY, _MEMORY = "c.resources.limits.cpu", "c.resources.limits['cpu']", "c.resources.limits.memory"
+_REQUEST, _GPU = "c.resources.requests.cpu", 'c.?resources.limits[?"nvidia.com/gpu"].orValue({})'
+_TEXT = _GPU.format("'0'")
+
+
+@pytest.mark.parametrize(
+    ("expression", "found", "remedy"),
+    [
+        (f"{_GPU.format(0)} <= 4", _GPU.format(0), f"quantity({_TEXT}).compareTo(quantity('4')) <= 0"),
+        (f"2 > {_CPU}", _CPU, f"quantity({_CPU}).compareTo(quantity('2')) < 0"),
+        (f"{_KEY} == 2.5", _KEY, f"quantity({_KEY}).compareTo(quantity('2.5')) == 0"),
+        (f"{_MEMORY} < '2Gi'", _MEMORY, f"quantity({_MEMORY}).compareTo(quantity('2Gi')) < 0"),
+        (f"{_CPU} >= {_REQUEST}", _CPU, f"quantity({_CPU}).compareTo(quantity({_REQUEST})) >= 0"),
+        (f"{_CPU} != size(c.name)", _CPU, f"quantity({_CPU}).compareTo(quantity(string(size(c.name)))) != 0"),
+    ],
+)
+def test_wrong_comparisons_and_what_works(expression: str, found: str, remedy: str) -> None:
+    """The quantity is named, with the comparison to write."""
+    assert _quantities(_LIMITS.format(expression)) == [(found, f"write {remedy}")]
+
+
+def test_quantities_behind_variables() -> None:
+    """A variable that is a quantity, or a map of them, is one where it is used, for each kind once."""
+    variables = {"limits": "object.spec.?overhead", "cpu": "object.spec.overhead.cpu"}
+    expression = "variables.cpu <= 2 && variables.limits.orValue({}).cpu <= 3"
+
+    assert [text for text, _ in _quantities(expression, variables=variables)] == [
+        "variables.cpu",
+        "variables.limits.orValue({}).cpu",
+    ]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        _LIMITS.format("quantity(c.?resources.limits[?'cpu'].orValue('0')).compareTo(quantity('2')) <= 0"),
+        _LIMITS.format("c.resources.limits.cpu == '2'"),
+        _LIMITS.format("c.resources.limits.size() <= 2"),
+        "object.kind != 'Deployment' || object.spec.replicas <= 5",
+    ],
+    ids=["compared as quantities", "the same text", "how many", "another field"],
+)
+def test_right_comparisons_are_left_alone(expression: str) -> None:
+    """What works is no finding."""
+    assert _quantities(expression, rules=(PODS, DEPLOYMENTS)) == []

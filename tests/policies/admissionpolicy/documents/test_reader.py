@@ -52,9 +52,9 @@ def _name(case: dict[str, Any]) -> str:
     return str(case["name"])
 
 
-def load(*texts: str) -> Loaded:
+def load(*texts: str, today: date | None = None) -> Loaded:
     """What documents of one file come to."""
-    return read(documents("---\n".join(texts)))
+    return read(documents("---\n".join(texts)), today)
 
 
 def warnings(*texts: str) -> list[str]:
@@ -262,7 +262,7 @@ def test_annotations_of_this_service(case: dict[str, str]) -> None:
     assert found == ([f"{place}: {said}"] if said else [])
 
 
-_SMALL = """\
+EXCEPTION = """\
 apiVersion: cks-admission.dev/v1
 kind: PolicyException
 metadata: {name: legacy}
@@ -271,7 +271,7 @@ spec:
   reason: OPS-1
   until: 2026-12-31
 """
-_FULL = """\
+FULL_EXCEPTION = """\
 apiVersion: cks-admission.dev/v1
 kind: PolicyException
 metadata: {name: legacy-trainer}
@@ -291,27 +291,15 @@ spec:
 """
 
 
-_CASES = yaml.safe_load((Path(__file__).parent / "exceptions.yaml").read_text(encoding="utf-8"))
-
-
-def _named(case: dict[str, Any]) -> str:
-    return str(case["name"])
-
-
-def _load(text: str, today: date | None = None) -> Loaded:
-    return read(documents(text), today)
-
-
-def _problems(text: str, today: date | None = None) -> list[str]:
-    return [str(problem) for problem in _load(text, today).problems]
+EXCEPTIONS = yaml.safe_load((HERE / "exceptions.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
     ("text", "exception"),
     [
-        pytest.param(_SMALL, PolicyException("legacy", ("labels",), "OPS-1", date(2026, 12, 31)), id="small"),
+        pytest.param(EXCEPTION, PolicyException("legacy", ("labels",), "OPS-1", date(2026, 12, 31)), id="small"),
         pytest.param(
-            _FULL,
+            FULL_EXCEPTION,
             PolicyException(
                 "legacy-trainer",
                 ("interruptable-value", "labels"),
@@ -332,37 +320,39 @@ def _problems(text: str, today: date | None = None) -> list[str]:
 )
 def test_every_field_of_an_exception_is_read(text: str, exception: PolicyException) -> None:
     """Nothing that a document says is lost, and what it leaves out matches everything."""
-    loaded = _load(text, TODAY)
+    loaded = load(text, today=TODAY)
 
     assert ([each.value for each in loaded.exceptions], loaded.problems, loaded.context) == ([exception], (), ())
 
 
-@pytest.mark.parametrize("case", _CASES["mistakes"], ids=_named)
+@pytest.mark.parametrize("case", EXCEPTIONS["mistakes"], ids=_name)
 def test_each_mistake_in_an_exception_is_shown_at_its_place(case: dict[str, Any]) -> None:
     """All that is wrong is told at once, each with its place, its field, what was found and what to do."""
-    assert case["old"] in _SMALL
-    loaded = _load(_SMALL.replace(case["old"], case["new"]))
+    assert case["old"] in EXCEPTION
+    loaded = load(EXCEPTION.replace(case["old"], case["new"]))
 
     assert ([str(problem) for problem in loaded.errors], loaded.exceptions) == (case["problems"], ())
 
 
-@pytest.mark.parametrize("case", _CASES["warnings"], ids=_named)
+@pytest.mark.parametrize("case", EXCEPTIONS["warnings"], ids=_name)
 def test_what_is_hardly_meant_is_warned_about(case: dict[str, Any]) -> None:
     """An exception that will do something else than its author thinks is read, with a warning."""
-    loaded = _load(_SMALL.replace(case["old"], case["new"]))
+    loaded = load(EXCEPTION.replace(case["old"], case["new"]))
 
     assert ([str(problem) for problem in loaded.problems], len(loaded.exceptions)) == (case["warnings"], 1)
 
 
-@pytest.mark.parametrize("case", _CASES["kinds"], ids=_named)
+@pytest.mark.parametrize("case", EXCEPTIONS["kinds"], ids=_name)
 def test_what_is_nearly_an_exception_is_not_overlooked(case: dict[str, Any]) -> None:
     """A document that its author takes for an exception is refused, and one of another group is left alone."""
-    assert _problems(f"{case['head']}metadata: {{name: legacy}}\n") == case.get("problems", [])
+    loaded = load(f"{case['head']}metadata: {{name: legacy}}\n")
+
+    assert list(map(str, loaded.problems)) == case.get("problems", [])
 
 
 def test_two_exceptions_of_one_name() -> None:
     """Names are what people find exceptions by, so the second of a name is an error that points to the first."""
-    assert _problems(f"{_SMALL}---\n{_SMALL}") == [
+    assert list(map(str, load(EXCEPTION, EXCEPTION).problems)) == [
         (
             'policy.yaml:11:18: metadata.name: Duplicate value: "legacy"\n'
             "hint: the first PolicyException of this name is at policy.yaml:3: rename one"
@@ -370,10 +360,10 @@ def test_two_exceptions_of_one_name() -> None:
     ]
 
 
-@pytest.mark.parametrize("case", _CASES["ends"], ids=_named)
+@pytest.mark.parametrize("case", EXCEPTIONS["ends"], ids=_name)
 def test_an_exception_that_ends_is_warned_about(case: dict[str, Any]) -> None:
     """A date makes no document unusable: what has ended or soon will is told, and read all the same."""
-    loaded = _load(_SMALL, case.get("today"))
+    loaded = load(EXCEPTION, today=case.get("today"))
 
     assert [str(problem) for problem in loaded.warnings] == case.get("warnings", [])
     assert (loaded.errors, len(loaded.exceptions)) == ((), 1)
@@ -381,7 +371,7 @@ def test_an_exception_that_ends_is_warned_about(case: dict[str, Any]) -> None:
 
 def test_rules_that_there_are_not() -> None:
     """Each name that is neither a rule's nor a policy's is told with its place, and the nearest name or all."""
-    (written,) = _load(_SMALL.replace("[labels]", "[sunk, label, size]")).exceptions
+    (written,) = load(EXCEPTION.replace("[labels]", "[sunk, label, size]")).exceptions
 
     assert [str(problem) for problem in written.unknown(["labels", "sunk"])] == [
         'policy.yaml:5:20: spec.policies[1]: Not found: "label"\nhint: did you mean labels?',

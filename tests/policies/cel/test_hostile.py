@@ -336,6 +336,8 @@ def test_threads_share_the_limit() -> None:
         staying = pool.submit(deeply, lambda: _from(usual + 1000, stay))
         assert down.wait(PATIENCE)
         assert deeply(lambda: _from(usual + 1000, lambda: "returned")) == "returned"
+        with pytest.raises(NestingError):
+            deeply(lambda: _from(10**9, dict))
         assert sys.getrecursionlimit() > usual
         done.set()
         assert staying.result(PATIENCE) == "stayed"

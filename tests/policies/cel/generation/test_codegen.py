@@ -6,8 +6,9 @@ import pytest
 from support.cel.celrun import compiled, exactly, generated, names
 
 from policies.cel.generation.codegen import Generated
-from policies.cel.generation.support import PASS
+from policies.cel.generation.support import PASS, HandOverError, certain_guard, guard
 from policies.cel.values import BudgetError
+from policies.engine.interruption import TimeLimitError
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,19 @@ def test_over_the_limit() -> None:
     assert (evaluation.value, evaluation.cost, evaluation.error.cost) == (None, 5001, 5001)
     assert compiled(text).evaluate(names(obj), limit=15_003).cost == 15_003
     assert compiled(text).evaluate(names(obj), limit=15_002).cost == 15_003
+
+
+def test_marks() -> None:
+    """Loops look at the limit and the clock each 4,000 units. A certain one knows what is charged early."""
+    assert guard(30_000, 1_000_000, None) == 34_000
+    assert guard(38_000, 40_000, lambda: False) == 40_000
+    with pytest.raises(HandOverError):
+        guard(40_001, 40_000, None)
+    assert certain_guard(40_007, 40_000, None, 7) == 40_007
+    with pytest.raises(BudgetError) as caught:
+        certain_guard(40_008, 40_000, None, 7)
+    assert (caught.value.cost, caught.value.certain) == (40_001, True)
+    with pytest.raises(TimeLimitError):
+        guard(30_000, 1_000_000, lambda: True)
+    with pytest.raises(TimeLimitError):
+        certain_guard(30_000, 1_000_000, lambda: True, 0)

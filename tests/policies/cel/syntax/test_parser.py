@@ -180,15 +180,15 @@ def test_excerpt(text: str, offset: int, excerpt: tuple[str, str]) -> None:
 
 
 def test_compile_error_shows_all_issues_in_order_of_their_places() -> None:
-    """Every issue is shown with its place, its line and its hint, and the first line as Kubernetes prints it."""
+    """Every issue is shown with its place, its line and its hint, and the first line as Kubernetes has it, without the file."""
     source = Source("a = b", "policy.yaml", 3, 5)
-    error = CompileError(source, [Issue(4, "second"), Issue(2, "first", "do this"), Issue(NOWHERE, "as a\nwhole")])
+    error = CompileError(source, [Issue(4, "second"), Issue(2, "first", "do this"), Issue(NOWHERE, "as a whole")])
     assert str(error) == (
-        "policy.yaml: as a\nwhole\n"
+        "policy.yaml: as a whole\n"
         "policy.yaml:3:7: first\na = b\n  ^\nhint: do this\n"
         "policy.yaml:3:9: second\na = b\n    ^"
     )
-    assert error.reference() == "ERROR: <input>:-1:0: as a"
+    assert CompileError(source, [Issue(2, "two\nlines")]).reference() == "ERROR: <input>:1:3: two"
 
 
 def test_as_many_issues_as_the_reference_reports() -> None:

@@ -17,7 +17,7 @@ def test_groups() -> None:
         "tests/cluster/test_doctor.py::test_a": "judged",
         "tests/cluster/test_labels.py::test_a": "control_plane",
         "tests/cluster/test_topology_kept.py::test_a": "placed",
-        "tests/cluster/test_rbac.py::test_a": "native",
+        "tests/cluster/test_schemas.py::test_a": "native",
         "tests/cluster/test_upgrade.py::test_a": "upgraded",
         "tests/policies/cel/test_reads.py::test_a": "tests/policies/cel/test_reads",
     }

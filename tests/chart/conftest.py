@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import pytest
 
 from chart.matrix import MATRIX
-from chart.rendering import Rendered, render
-
-Entry = Callable[[str], Rendered]
+from chart.rendering import Entry, render
 
 
 @pytest.fixture(scope="session")

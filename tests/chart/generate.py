@@ -6,20 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import date
 from pathlib import Path
 
 import yaml
 
-from chart import rendering, valuesschema, valuestable
+from chart import chartvalues, rendering
+from chart.matrix import export
 from chart.rendering import CHART
 from policies.objects.workload import BUILT_IN, SHIPPED, Workload
 from policies.topology.membership import ROOT_KINDS
-from webhook.cli import options
-from webhook.cli.output import to_yaml
 from webhook.configuration.rulesettings import written
-from webhook.configuration.settings import Settings
-from webhook.registration.configurations import registered
 from webhook.version import VERSION
 
 GOLDEN = Path(__file__).parent / "golden" / "default.yaml"
@@ -30,11 +26,11 @@ _MADE = "# Made by `make chart`.\n"
 
 def sources() -> Mapping[Path, str]:
     """The files that templates are rendered with or that people read, each with the text that it should have."""
-    values = valuestable.values(_text("values.yaml"))
+    values = chartvalues.values(_text("values.yaml"))
     return {
         CHART / "Chart.yaml": _versioned(_text("Chart.yaml")),
-        CHART / "README.md": valuestable.with_table(_text("README.md"), values),
-        CHART / "values.schema.json": valuesschema.filled(_text("values.schema.json"), values),
+        CHART / "README.md": chartvalues.with_table(_text("README.md"), values),
+        CHART / "values.schema.json": chartvalues.filled(_text("values.schema.json"), values),
         CHART / "files" / "workloads.yaml": workloads(),
         CHART / "files" / "placed.yaml": placed(),
         CHART / "files" / "shipped.yaml": shipped(),
@@ -72,9 +68,7 @@ def _by_group(rows: Iterable[Workload]) -> str:
 
 def webhook_configurations() -> str:
     """What `export webhook-configuration` prints for the default rules; the template says who is called."""
-    settings = Settings.model_validate({"cluster": {"namespace": _NAMESPACE}})
-    found = registered(settings, b"", options.ruleset(settings, date.min)[1])
-    return _MADE + "---\n".join(to_yaml(document) for document in found)
+    return _MADE + export({"cluster": {"namespace": _NAMESPACE}})
 
 
 def _versioned(text: str) -> str:

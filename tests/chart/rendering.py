@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,6 +79,10 @@ class Rendered(NamedTuple):
         (container,) = self.pod["containers"]
         found: Json = container
         return found
+
+
+Entry = Callable[[str], Rendered]
+"""What a set of values of the matrix renders to, by its name."""
 
 
 def render(values: Mapping[str, Any] | None = None) -> Rendered:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 from prometheus_client import Counter, Gauge, Histogram
 
-from chart.rendering import CHART, Rendered, render
+from chart.rendering import CHART, Entry, Rendered, render
 from webhook.metrics import BUCKETS, Metrics
-
-Entry = Callable[[str], Rendered]
 
 # Of the API server; see docs/reference/metrics of Kubernetes.
 _OF_THE_API_SERVER = {

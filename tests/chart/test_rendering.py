@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,9 @@ import yaml
 
 from chart.generate import GOLDEN
 from chart.matrix import CA, MATRIX, NEEDS
-from chart.rendering import CHART, NAMESPACE, Rendered, render, run, template
+from chart.rendering import CHART, NAMESPACE, Entry, Rendered, render, run, template
 from webhook.configuration.settings import Settings
 from webhook.configuration.settingsfile import read
-
-Entry = Callable[[str], Rendered]
 
 _CORE = {
     "ConfigMap/cks-admission", "Deployment/cks-admission", "PodDisruptionBudget/cks-admission", "Service/cks-admission",

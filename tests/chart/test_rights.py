@@ -1,21 +1,25 @@
-"""The roles of the chart against what the code needs."""
+"""The roles and webhook configurations of the chart against what the code needs and would write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chart.matrix import MATRIX
-from chart.rendering import NAMESPACE, Rendered
+from chart.matrix import CA, MATRIX, export
+from chart.rendering import NAMESPACE, Entry, Rendered, render
+from policies.engine.request import JsonObject
+from webhook.cli import options
 from webhook.configuration.settingsfile import read
+from webhook.registration.configurations import registered
 from webhook.registration.rights import Right as Needed
 from webhook.registration.rights import needed, needed_by_audit, needed_by_manager, placer
 
-Entry = Callable[[str], Rendered]
 Right = tuple[str, str, str, str, str]
 """Verb, group, resource, the one name, the namespace; the last two empty for all."""
 
@@ -203,3 +207,43 @@ def test_an_account_of_the_operators_is_used_by_all(entry: Entry) -> None:
     assert accounts == ["guard-account", "guard-manager", "guard-manager", "guard-opener", "guard-opener"]
     condition = rendered.one("ValidatingAdmissionPolicy", "guard-placer")["spec"]["matchConditions"][0]["expression"]
     assert condition == "request.userInfo.username == 'system:serviceaccount:cks-admission:guard-opener'"
+
+
+_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+@pytest.mark.parametrize("name", [name for name in MATRIX if name.startswith("rendered")])
+def test_they_are_those_of_the_rendered_configuration(entry: Entry, tmp_path: Path, name: str) -> None:
+    """Entries, Service, CA and annotation are what the service itself would write for the configuration beside them."""
+    (tmp_path / "cks.yaml").write_text(entry(name).configuration, encoding="utf-8")
+    settings = read(tmp_path / "cks.yaml")
+    bundle = CA.encode() if "caBundle" in MATRIX[name].get("certificates", {}) else b""
+    wanted = registered(settings, bundle, options.ruleset(settings, date.min)[1])
+
+    assert [_without_labels(entry(name).one(kind)) for kind in _KINDS] == [_without_labels(each) for each in wanted]
+
+
+def _without_labels(configuration: JsonObject) -> JsonObject:
+    """A configuration without labels, of which the chart has its own."""
+    metadata = {key: value for key, value in configuration["metadata"].items() if key != "labels"}
+    return {**configuration, "metadata": metadata}
+
+
+def test_an_export_keeps_its_ca_where_the_chart_has_none() -> None:
+    """What an operator's export trusts stays, and who is called is the release's Service or URL."""
+    exported = export({"registration": {"url": "https://old.example.org/base", "name": "old"}})
+    trusted = exported.replace(
+        "clientConfig:\n", f"clientConfig:\n    caBundle: {base64.b64encode(CA.encode()).decode()}\n"
+    )
+    values = {
+        "cluster": {"access": False},
+        "certificates": {"mode": "secret", "secretName": "given-tls", "caKey": ""},
+        "registration": {"mode": "rendered", "configurations": trusted},
+        "config": {"registration": {"url": "https://new.example.org/"}},
+    }
+    (client, *_) = [each["clientConfig"] for each in render(values).one(_KINDS[0])["webhooks"]]
+
+    assert client == {
+        "url": "https://new.example.org/base/mutate/pods",
+        "caBundle": base64.b64encode(CA.encode()).decode(),
+    }

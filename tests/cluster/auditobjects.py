@@ -130,7 +130,16 @@ def policies(namespaces: Mapping[str, Any], more: int = 0) -> Iterator[Json]:
     for index in range(more):
         text = f"object.metadata.?labels.?app.orValue('') != 'app-{index}'"
         yield from _validating(f"audit-more-{index}", every, text, f"no app-{index}", namespaces, "Deny")
-    yield from _mutating(namespaces)
+    yield from manifests.mutating(
+        "audit-owner",
+        manifests.rule("configmaps", operations=["CREATE"]),
+        "Object{metadata: Object.metadata{annotations: {'example.org/owner': 'platform'}}}",
+        {"namespaceSelector": dict(namespaces)},
+        matchConditions=[
+            {"name": "numbered", "expression": "object.metadata.name.startsWith('o-')"},
+            {"name": "third", "expression": "int(object.metadata.name.substring(2)) % 3 == 0"},
+        ],
+    )
 
 
 SILENT = ("audit-rights", "audit-user")
@@ -148,25 +157,3 @@ def _validating(
         selectors={"namespaceSelector": dict(namespaces)},
         failurePolicy="Fail",
     )
-
-
-def _mutating(namespaces: Mapping[str, Any]) -> Iterator[Json]:
-    name = "audit-owner"
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-    rule = manifests.rule("configmaps", operations=["CREATE"])
-    patch = "Object{metadata: Object.metadata{annotations: {'example.org/owner': 'platform'}}}"
-    number = "int(object.metadata.name.substring(2)) % 3 == 0"
-    yield {
-        **head,
-        "kind": "MutatingAdmissionPolicy",
-        "spec": {
-            "reinvocationPolicy": "Never",
-            "matchConstraints": {"resourceRules": [rule], "namespaceSelector": dict(namespaces)},
-            "matchConditions": [
-                {"name": "numbered", "expression": "object.metadata.name.startsWith('o-')"},
-                {"name": "third", "expression": number},
-            ],
-            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": patch}}],
-        },
-    }
-    yield {**head, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": name}}

@@ -23,7 +23,6 @@ from cluster.service import EXCEPTIONS, NAMESPACE, Service, registered
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 HERE = Path(__file__).parent
 
 
@@ -53,7 +52,7 @@ def _order(item: pytest.Item) -> tuple[bool, int]:
 
 
 # cert-manager and its Secrets stay after the last.
-_LAST = ("test_release_pages", "test_release_removal", "test_release_modes", "test_release_certmanager")
+_LAST = ("test_release_pages", "test_release_modes", "test_release_certmanager")
 
 # What takes room on Nodes, which tests share; the Pods last, for their controllers would make them again.
 _RUNNING = (

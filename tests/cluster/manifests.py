@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from policies.engine.request import GroupVersionKind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -120,6 +122,12 @@ def custom_resource(
     }
 
 
+def kind_of(manifest: Manifest) -> GroupVersionKind:
+    """Return the kind of an object."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    return GroupVersionKind(group, version, manifest["kind"])
+
+
 def rule(*resources: str, group: str = "", operations: Sequence[str] = ("CREATE", "UPDATE")) -> Manifest:
     """Return a rule of a policy or a webhook about resources in version v1."""
     return {
@@ -158,6 +166,21 @@ def validating(
             "spec": {"matchConstraints": match, "validations": checks, **spec},
         },
         {**head, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
+    ]
+
+
+def mutating(name: str, rule: Manifest, expression: str, selectors: Mapping[str, Any], **spec: Any) -> list[Manifest]:
+    """Return a MutatingAdmissionPolicy that applies the value of an expression, and its binding."""
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    whole = {
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [rule], **selectors},
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
+        **spec,
+    }
+    return [
+        {**head, "kind": "MutatingAdmissionPolicy", "spec": whole},
+        {**head, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": name}},
     ]
 
 

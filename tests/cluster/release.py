@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 import subprocess
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
 
+from certs.material import CLOCK_SKEW, Bundle, merge, new_authority
 from cluster import jsonlog, load, toolchain
 from cluster.kubectl import BRIEF
 from cluster.kubelet import Kubelet
@@ -20,6 +23,8 @@ from cluster.workspace import free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from cryptography.x509 import Certificate
 
     from cluster.controlplane import ControlPlane
     from cluster.kubelet import Running
@@ -32,6 +37,7 @@ ACCOUNTS = (NAME, MANAGE, PLACER, f"{NAME}-unregister", f"{NAME}-release")
 NODES = ("host-1", "host-2")
 
 _HELM_SECONDS = 300
+_LIFE = timedelta(days=300)  # of a CA
 _ROLL_OUT_SECONDS = 240.0  # for Pods that start one after the other, and end after a grace period
 # Three replicas, manage and two placers, those that they replace, those that these replaced and that still end, and
 # two hooks'.
@@ -170,6 +176,21 @@ class Release:
         """Return what a Secret holds, that with the CA."""
         data = self._read("secret", name).get("data", {})
         return {key: base64.b64decode(text) for key, text in data.items()}
+
+    def age(self, seconds: float) -> Certificate:
+        """Put a CA into the Secret of which two thirds are over in so many seconds, and return it.
+
+        The API server trusts it beside those that it trusts already.
+        """
+        now = datetime.now(UTC)
+        made = now + timedelta(seconds=seconds) + CLOCK_SKEW - (_LIFE + CLOCK_SKEW) * 2 / 3
+        ageing = new_authority(made, lifetime=_LIFE)
+        bundle = merge((ageing.certificate, *Bundle.from_pem(self.secret()["ca-bundle.crt"])), now)
+        contents = {"ca.crt": ageing.cert_pem, "ca.key": ageing.key_pem, "ca-bundle.crt": bundle.pem}
+        data = {key: base64.b64encode(content).decode() for key, content in contents.items()}
+        patch = ("patch", "secret", f"{NAME}-ca", "-n", NAMESPACE, "--type=merge", "-p", json.dumps({"data": data}))
+        self.control_plane.kubectl(*patch, user="admin", check=True)
+        return ageing.certificate
 
     def _read(self, kind: str, name: str) -> dict[str, Any]:
         """Return an object of the release's Namespace; nothing where there is none."""

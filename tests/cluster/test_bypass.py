@@ -10,17 +10,13 @@ import pytest
 
 from cluster import crds
 from cluster.apicalls import Caller
-from cluster.bypass.combinations import ALL
-from cluster.bypass.kinds import kinds, of
-from cluster.bypass.places import places
-from cluster.bypass.target import ORDINARY, RESERVED, Target
-from cluster.bypass.ways import create_a_huge_one
+from cluster.bypass.target import ORDINARY, RESERVED, Target, kinds, of, places
+from cluster.bypass.ways import ALL, create_a_huge_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cluster.controlplane import ControlPlane
-
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "reserved-labels.md"
 # Where an ordinary key cannot be written either: the API server does not serve CBOR by default.

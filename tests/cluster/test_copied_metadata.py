@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster import crds, manifests, workloads
-from cluster.bypass import places
+from cluster.bypass import target
 from policies.objects.fieldpath import Wildcard
 from policies.objects.workload import BUILT_IN, Workload
 
@@ -28,7 +28,7 @@ CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"stor
 
 def native(namespace: str) -> dict[str, tuple[Manifest, str]]:
     """Return Kubernetes' own kinds with a reserved label where it would be copied, and the path to it."""
-    rows = places.read(namespace, KEY)["copied"]
+    rows = target.read(namespace, KEY)["copied"]
     return {name: (row, row.pop("path")) for name, row in rows.items()}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from chart.rendering import render
 
+from cluster import manifests
 from cluster.apicalls import Caller
 from policies.topology.placement import GATE, PLACEMENT
 from webhook.cluster.placer.gatekeeper import CHANGED
@@ -158,13 +159,8 @@ def fenced(control_plane: ControlPlane) -> Iterator[Pods]:
         control_plane.namespace(name)
     kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
     own = [each for each in rendered.objects if each["metadata"]["name"] == _ACCOUNT]
-    more = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "more-for-the-placer"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": _OWN}],
-    }
+    account = manifests.service_account_subject(_OWN, _ACCOUNT)
+    more = manifests.cluster_role_binding("more-for-the-placer", "cluster-admin", account)
     made = [each for each in own if each["kind"] in kinds or each["kind"].startswith("ValidatingAdmissionPolicy")]
     control_plane.objects.apply([*made, more])
     with Caller(control_plane) as caller:

@@ -9,10 +9,8 @@ import pytest
 
 from cluster import crds, workloads
 from cluster.apicalls import Caller
-from cluster.bypass.combinations import ALL
-from cluster.bypass.kinds import kinds, of
-from cluster.bypass.places import places
-from cluster.bypass.target import ORDINARY, RESERVED, Target
+from cluster.bypass.target import ORDINARY, RESERVED, Target, kinds, of, places
+from cluster.bypass.ways import ALL
 from cluster.test_bypass import written
 from policies.labels import USE_OWN_PREFIX
 

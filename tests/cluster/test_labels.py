@@ -1,4 +1,4 @@
-"""Reserved labels as people see them: through kubectl, on a real API server."""
+"""Reserved labels and dated exceptions as people see them: through kubectl, on a real API server."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
+    from cluster.service import Service
 
 pytestmark = pytest.mark.usefixtures("service")
 
@@ -220,3 +221,30 @@ def test_a_namespace_is_not_promoted_by_finalize(control_plane: ControlPlane, na
     assert _PROMOTED.text.rstrip("\n") in answer.stderr
     assert "ns.coreweave.cloud/org" not in labels
     assert (own.returncode, own.stderr) == (0, "")
+
+
+_ENDED = (
+    f'metadata.labels: {RESERVED}="true"',
+    USE_OWN_PREFIX + '\nThe exception "exceptions[1]" from labels ended on 2020-12-31 (OPS-1234: moved off by then).',
+)
+
+
+@pytest.mark.parametrize(
+    ("label", "used", "refusal"),
+    [
+        pytest.param("moving", {"labels": "exceptions[0]"}, "", id="one that lasts"),
+        pytest.param("moved", {}, Denied(_ENDED[:1], _ENDED[1]).text, id="one that has ended"),
+    ],
+)
+def test_an_exception(
+    control_plane: ControlPlane, service: Service, namespace: str, label: str, used: dict[str, str], refusal: str
+) -> None:
+    """It lets pass what it selects, which is logged; once it has ended, the refusal says since when and why it was."""
+    answer = control_plane.apply(
+        workloads.config_map(namespace, labels={RESERVED: "true", "example.org/legacy": label})
+    )
+
+    logged = [event["exceptions"] for event in service.events("review") if event["namespace"] == namespace]
+    assert (answer.returncode, logged) == (int(bool(refusal)), [used])
+    assert answer.stderr.endswith(refusal)
+    assert bool(answer.stderr) == bool(refusal)

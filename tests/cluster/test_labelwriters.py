@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from cluster import crds, workloads
-from cluster.conversion import DEFINITION, converting, gadgets
+from certs.material import new_authority
+from certs.serving import ServingContext
+from cluster import crds, manifests, workloads
 from cluster.polling import NotYet
 from cluster.service import Service, registered
 from cluster.test_doctor import Installation
@@ -17,6 +24,62 @@ if TYPE_CHECKING:
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
+
+DEFINITION = "gadgets.labels.test"
+
+
+@contextmanager
+def converting(label: str) -> Iterator[Manifest]:
+    """Serve the webhook to the end of the block. Yields the conversion of a CustomResourceDefinition."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            """Convert the objects of a ConversionReview."""
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = json.dumps({**review, "request": None, "response": _converted(review["request"], label)}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    authority = new_authority(datetime.now(UTC))
+    leaf = authority.issue(["127.0.0.1"], datetime.now(UTC))
+    serving = ServingContext()
+    serving.swap(leaf.cert_pem, leaf.key_pem)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = serving.context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    client = {
+        "url": f"https://127.0.0.1:{server.server_address[1]}/convert",
+        "caBundle": base64.b64encode(authority.cert_pem).decode(),
+    }
+    try:
+        yield {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _converted(request: Manifest, label: str) -> Manifest:
+    objects = []
+    for each in request["objects"]:
+        labels = {**each["metadata"].get("labels", {}), label: "converted"}
+        objects.append(
+            {**each, "apiVersion": request["desiredAPIVersion"], "metadata": {**each["metadata"], "labels": labels}}
+        )
+    return {"uid": request["uid"], "convertedObjects": objects, "result": {"status": "Success"}}
+
+
+def gadgets(conversion: Manifest) -> Manifest:
+    """Return a definition of a kind with a conversion, of requests in v1 to v2, which is stored."""
+    definition = manifests.custom_resource("Gadget", "labels.test", "v2", "v1", schema={"type": "object"})
+    definition["spec"]["conversion"] = conversion
+    return definition
+
 
 LABEL = "foo.coreweave.cloud/bar"
 POLICY = "writes-labels"
@@ -37,22 +100,13 @@ class Written(NamedTuple):
 
 def mutating(namespace: str) -> list[Manifest]:
     """A policy that adds a reserved label to Pods, and its binding."""
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": POLICY}}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-    expression = f'Object{{metadata: Object.metadata{{labels: {{"{LABEL}": "mutated"}}}}}}'
-    spec = {
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "resourceRules": [rule],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        },
-        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}],
-    }
-    return [
-        {**head, "kind": "MutatingAdmissionPolicy", "spec": spec},
-        {**head, "kind": "MutatingAdmissionPolicyBinding", "spec": {"policyName": POLICY}},
-    ]
+    return manifests.mutating(
+        POLICY,
+        manifests.rule("pods", operations=["CREATE"]),
+        f'Object{{metadata: Object.metadata{{labels: {{"{LABEL}": "mutated"}}}}}}',
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}},
+        failurePolicy="Fail",
+    )
 
 
 @pytest.fixture(scope="module")

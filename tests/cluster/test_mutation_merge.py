@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster import builtintypes, mutated, servedresources
+from cluster import builtintypes, mutations, servedresources
 from cluster.apicalls import Caller
-from cluster.mutated import Answer, Recorded
-from cluster.mutations import CASES, LENIENT, SAME, Mutation
+from cluster.mutations import CASES, LENIENT, SAME, Answer, Mutation, Recorded
 from cluster.programs import release
 from policies.admissionpolicy.builtin.table import types_of
 from policies.admissionpolicy.mutation import dispatcher
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from cluster.controlplane import ControlPlane
-
 
 pytestmark = pytest.mark.differs("merges")
 
@@ -37,8 +35,8 @@ def place(control_plane: ControlPlane) -> str:
 @pytest.fixture(scope="module")
 def recorded(control_plane: ControlPlane, place: str) -> Iterator[Mapping[str, Recorded]]:
     """What the API server makes of all cases; its policies are gone afterwards."""
-    yield mutated.record(control_plane, place)
-    mutated.remove(control_plane)
+    yield mutations.record(control_plane, place)
+    mutations.remove(control_plane)
     control_plane.objects.delete("namespace", place)
 
 
@@ -51,7 +49,7 @@ def test_mutation_is_that_of_the_api_server(
     record_property: Callable[[str, object], None],
 ) -> None:
     """An object comes out as kube-apiserver's own policy leaves it, or is refused with the same status."""
-    there = mutated.relabelled(recorded[case.name].there)
+    there = mutations.relabelled(recorded[case.name].there)
 
     here = _ours(case, recorded[case.name], caller, place)
 
@@ -105,9 +103,9 @@ def _served(definition: Mapping[str, Any]) -> dict[str, Any]:
 def _ours(case: Mutation, recorded: Recorded, caller: Caller, place: str) -> Answer:
     """What our engine makes of a case, with the API server's defaults."""
     try:
-        obj = mutated.ours(case, recorded.given)
+        obj = mutations.ours(case, recorded.given)
     except dispatcher.InternalError as error:
         return Answer(500, message=str(error))
     except dispatcher.MutationError as error:
         return Answer(403, message=f"policy '{case.name}' with binding '{case.name}' denied request: {error}")
-    return mutated.relabelled(mutated.create(caller, place, case.object, "none", obj))
+    return mutations.relabelled(mutations.create(caller, place, case.object, "none", obj))

@@ -14,13 +14,14 @@ from support import limits
 
 from cluster import workloads
 from cluster.apicalls import Caller
+from cluster.manifests import kind_of
 from cluster.polling import NotYet
 from cluster.programs import release
 from cluster.schemacorpus import resource_path
 from policies.admissionpolicy.builtin.plugins import admitted
 from policies.admissionpolicy.derivation import defaulted, derive
 from policies.cel.reads import Reads
-from policies.engine.request import AdmissionRequest, GroupVersionKind, GroupVersionResource
+from policies.engine.request import AdmissionRequest, GroupVersionResource
 from policies.kubernetes.release import named
 from policies.objects.fieldpath import Wildcard, parse
 from policies.objects.workload import BUILT_IN, table
@@ -230,11 +231,11 @@ def _named(owner: Manifest, kind: str) -> Manifest:
 
 
 def _request(obj: Manifest) -> AdmissionRequest:
-    group, _, version = obj["apiVersion"].rpartition("/")
+    kind = kind_of(obj)
     return AdmissionRequest(
         uid="1",
-        kind=GroupVersionKind(group, version, obj["kind"]),
-        resource=GroupVersionResource(group, version, f"{obj['kind'].lower()}s"),
+        kind=kind,
+        resource=GroupVersionResource(kind.group, kind.version, f"{kind.kind.lower()}s"),
         name=obj["metadata"]["name"],
         namespace=obj["metadata"]["namespace"],
         operation="CREATE",

@@ -15,7 +15,6 @@ import pytest
 from certs.errors import PemError
 from certs.material import Bundle, issued_by, load_certificates, new_authority
 from cluster import jsonlog
-from cluster.ageing import age
 from cluster.load import WRITES, Load
 from cluster.polling import PATIENCE, NotYet, wait_for, wait_until
 from cluster.release import MANAGE, NAME, NAMESPACE, events
@@ -280,7 +279,7 @@ def aged(installed: Release) -> tuple[Certificate, float]:
     Where its time comes before all show them, as on a busy machine, another one is given more.
     """
     for seconds in AGES_SECONDS:
-        ageing = age(installed, seconds)
+        ageing = installed.age(seconds)
         wait_for("the leaves of a CA, or its end", partial(shown_or_over, installed, ageing))
         if authority(installed) == ageing:
             return ageing, seconds

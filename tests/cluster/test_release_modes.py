@@ -1,12 +1,10 @@
-"""The other modes of the chart, each installed and used on a control plane that presents a client certificate.
-
-Each has as many replicas as its proof needs; what three of them do together is proven of the release that stays.
-"""
+"""Releases that do not stay: upgraded and removed, even with no replica, and the other modes of the chart in use."""
 
 from __future__ import annotations
 
 import base64
 import http.client
+import shutil
 import ssl
 import subprocess
 from datetime import UTC, datetime
@@ -15,16 +13,126 @@ from typing import TYPE_CHECKING
 import pytest
 
 from certs.material import new_authority
-from cluster import load, manifests
+from cluster import load, manifests, placements, workloads
 from cluster.controlplane import ControlPlane
 from cluster.kubelet import COMMAND
 from cluster.polling import PATIENCE, NotYet, wait_for
-from cluster.release import NAME, NAMESPACE, Release, events
+from cluster.release import CHART, NAME, NAMESPACE, Release, events
+from cluster.rights import Right, used
+from policies.topology.placement import GATE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from certs.material import Authority
+
+HOOK = f"{NAME}-unregister"
+_OTHER = "example.org/approval"
+EVERYWHERE = (
+    "clusterroles,clusterrolebindings,mutatingwebhookconfigurations,validatingwebhookconfigurations,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+)
+IN_NAMESPACE = (
+    "configmaps,deployments,endpointslices,horizontalpodautoscalers,jobs,leases,networkpolicies,poddisruptionbudgets,pods,"
+    "replicasets,rolebindings,roles,secrets,serviceaccounts,services"
+)
+
+
+@pytest.fixture
+def removable(vacant: Release) -> Release:
+    """A release that is installed, which the API server asks."""
+    wait_for("nothing to be left of the release before", lambda: not left(vacant))
+    vacant.values = {"replicas": 2, "policies": {"load.yaml": load.POLICIES}}
+    vacant.install()
+    vacant.wait_until_asked()
+    return vacant
+
+
+def left(release: Release) -> list[str]:
+    """Return what is in the cluster of the release: all objects of the kinds that it, or the service, ever makes."""
+    cluster = release.control_plane
+    everywhere = cluster.kubectl("get", EVERYWHERE, "-o", "name", user="admin", check=True).stdout.split()
+    inside = cluster.kubectl("get", IN_NAMESPACE, "-n", NAMESPACE, "-o", "name", user="admin", check=True).stdout
+    # Every Namespace has these two, and one that had a release keeps nothing else.
+    usual = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
+    return [*(name for name in everywhere if "cks-admission" in name), *sorted({*inside.split()} - usual)]
+
+
+def test_uninstall_with_replicas(removable: Release) -> None:
+    """`helm uninstall` of a running release leaves nothing, and what was refused before can be written."""
+    refused = removable.refusal({"size": "huge"})
+    before = removable.control_plane.audit_log.stat().st_size
+
+    removable.uninstall()
+    wait_for("the Pods to end", lambda: not left(removable))
+
+    assert "Huge ones are not wanted." in refused
+    assert removable.refusal({"size": "huge"}) == ""
+    assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
+    uses, forbidden = used(removable.control_plane, NAMESPACE, HOOK, since=before)
+    resources = (
+        *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+    )
+    group = "admissionregistration.k8s.io"
+    wanted = {Right(verb, group, each, NAME) for verb in ("patch", "delete") for each in resources}
+    assert (uses, forbidden) == (wanted, [])
+
+
+def test_uninstall_opens_all_gates(removable: Release) -> None:
+    """No Pod waits for a placer that is gone: a Job with the rights for that opens our gates, and no others."""
+    cluster = removable.control_plane
+    before = cluster.audit_log.stat().st_size
+    # With a gate of somebody else the placer leaves it alone.
+    pod = workloads.pod(load.NAMESPACE, "left-behind", schedulingGates=[{"name": _OTHER}])
+    made = cluster.objects.create(placements.annotated(pod, "zone", topology="kubernetes"), user="alice")
+    assert made["spec"]["schedulingGates"] == [{"name": _OTHER}, {"name": GATE}]
+
+    removable.uninstall()
+    wait_for("the Pods to end", lambda: not left(removable))
+
+    pod = cluster.get("pod", "left-behind", "-n", load.NAMESPACE)
+    assert pod["spec"]["schedulingGates"] == [{"name": _OTHER}]
+    uses, forbidden = used(cluster, NAMESPACE, f"{NAME}-release", since=before)
+    wanted = {Right("list", "", "pods"), Right("patch", "", "pods", "left-behind", load.NAMESPACE)}
+    assert (uses, forbidden) == (wanted, [])
+
+
+def test_upgrade_and_uninstall_with_none(removable: Release, tmp_path: Path) -> None:
+    """A later version of the chart takes over, is scaled to nothing, and is uninstalled all the same."""
+    later = tmp_path / "cks-admission"
+    shutil.copytree(CHART, later)
+    chart = later / "Chart.yaml"
+    chart.write_text(chart.read_text(encoding="utf-8").replace("version: 0.1.0", "version: 0.2.0", 1), encoding="utf-8")
+    before, authority = {each.name for each in removable.kubelet.ready()}, removable.secret()
+    cluster = removable.control_plane
+
+    removable.install(chart=later, podAnnotations={"example.org/generation": "2"})
+    wait_for("the old Pods to end", lambda: not before & {each.name for each in removable.kubelet.named()})
+    removable.wait_until_asked()
+    upgraded = removable.secret()
+    all_of_them = [f"deployment/{name}" for name in (NAME, f"{NAME}-manage", f"{NAME}-placer")]
+    cluster.kubectl("scale", *all_of_them, "--replicas=0", "-n", NAMESPACE, user="admin", check=True)
+    wait_for("no replica to be left", lambda: not removable.kubelet.named())
+    blocked = removable.refusal({"size": "huge"})
+    removable.uninstall()
+    wait_for("nothing to be left", lambda: not left(removable))
+
+    assert upgraded == authority
+    assert "failed calling webhook" in blocked
+    assert removable.refusal({"size": "huge"}) == ""
+    assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
+    cluster.node("after")
+    cluster.kubectl("label", "node", "after", "foo.coreweave.cloud/bar=true", check=True)
+
+
+def test_uninstall_without_its_hook(removable: Release) -> None:
+    """Where the Job cannot run, Kubernetes removes the configurations with the ClusterRole that owns them."""
+    removable.helm("uninstall", NAME, "--no-hooks", "--wait")
+    wait_for("nothing to be left", lambda: not left(removable))
+
+    assert removable.refusal({"foo.coreweave.cloud/bar": "true"}) == ""
+
 
 SECRET = "given-pair"
 RENDERED = {"mode": "rendered"}

@@ -13,13 +13,12 @@ from certs.material import new_authority
 from cluster import toolchain, workloads
 from cluster.apicalls import MERGE_PATCH, Answer, Caller
 from cluster.controlplane import ControlPlane
-from cluster.conversion import gadgets
 from cluster.process import ComponentError
 from cluster.programs import CONTROL_PLANE, judged_as
 from cluster.service import registered
 from cluster.test_doctor import Installation
 from cluster.test_labelpolicy import WORDS, entries
-from cluster.test_labelwriters import LABEL, mutating
+from cluster.test_labelwriters import LABEL, gadgets, mutating
 from policies.guard import ASK
 from policies.labels import USE_OWN_PREFIX
 from webhook.cli.main import main

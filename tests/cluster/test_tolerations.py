@@ -1,4 +1,4 @@
-"""The CPU toleration: the real scheduler and the real DaemonSet controller place Pods as they should."""
+"""Tolerations: those that Pods without GPUs get, and those that DaemonSets need on Nodes of SUNK, which is told."""
 
 from __future__ import annotations
 
@@ -138,3 +138,60 @@ def test_device_claim_counts_as_a_gpu(control_plane: ControlPlane, namespace: st
         return True
 
     control_plane.wait_for("the service to know the claim template", left_alone)
+
+
+HASH = "5f3a"
+PATH = "spec.template.spec.tolerations"
+TOLERATIONS = [
+    {"key": "sunk.coreweave.com/lock", "value": "true", "operator": "Equal"},
+    {"key": "is_cpu_compute", "operator": "Exists"},
+    {"key": "is_gpu", "operator": "Exists"},
+    {"key": "node.coreweave.cloud/reserved", "value": HASH, "operator": "Equal"},
+]
+
+
+@pytest.fixture(scope="module")
+def sunk_node(control_plane: ControlPlane) -> Iterator[None]:
+    """Make a Node that SUNK has locked, and wait until the service has seen it."""
+    taints = [
+        {"key": "sunk.coreweave.com/lock", "value": "true", "effect": "NoExecute"},
+        {"key": "node.coreweave.cloud/reserved", "value": HASH, "effect": "NoSchedule"},
+    ]
+    control_plane.node("sunk-1", {"pool": "sunk"}, taints, {"nvidia.com/gpu": 8})
+
+    control_plane.wait_until(
+        "the service to know the SUNK Node",
+        lambda: control_plane.objects.applied(workloads.apps("DaemonSet", "default"), user="alice", dry_run=True),
+        lambda answer: any("taints of SUNK Nodes" in warning for warning in answer.warnings),
+    )
+    yield
+    control_plane.objects.delete("node", "sunk-1")
+
+
+# Those come last, for their Node makes every plain DaemonSet one that is warned of.
+
+
+@pytest.mark.usefixtures("sunk_node")
+def test_missing_tolerations_are_warned_of(control_plane: ControlPlane, namespace: str) -> None:
+    """A plain DaemonSet is admitted, with one warning that names each taint; the hash is read off the Nodes."""
+    answer = control_plane.apply(workloads.apps("DaemonSet", namespace))
+
+    missing = f"sunk.coreweave.com/lock=true, is_gpu and node.coreweave.cloud/reserved={HASH}"
+    remedy = "Add a toleration for each: operator Equal with its value, Exists without one."
+    expected = f"Warning: {PATH}: none for {missing}, taints of SUNK Nodes. {remedy}\n"
+    assert (answer.returncode, answer.stderr) == (0, expected)
+
+
+@pytest.mark.usefixtures("sunk_node")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"tolerations": TOLERATIONS}, id="the four of the documents"),
+        pytest.param({"nodeSelector": {"pool": "other"}}, id="it cannot land there"),
+    ],
+)
+def test_complete_ones_are_not(control_plane: ControlPlane, namespace: str, spec: dict[str, Any]) -> None:
+    """With the documented tolerations, or a node selector that rules SUNK's Nodes out, nothing is said."""
+    answer = control_plane.apply(workloads.apps("DaemonSet", namespace, template=workloads.template(**spec)))
+
+    assert (answer.returncode, answer.stderr) == (0, "")

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+import yaml
 from support.service.commands import run
 
-from cluster import placers, workloads, yards
+from cluster import jsonlog, workloads, yards
 from cluster.apicalls import Caller
-from cluster.polling import NotYet
+from cluster.polling import NotYet, answers
+from cluster.service import COMMAND
+from cluster.workspace import free_ports
 from policies.topology.placement import GATE, PLACEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from cluster.controlplane import ControlPlane
     from cluster.manifests import Manifest
@@ -153,7 +159,10 @@ def _new_pods(yard: Yard) -> Manifest:
     return yard.control_plane.wait_for("a Pod behind a gate", gated)[0]
 
 
-def quota(two: Yard) -> None:
+# Whatever comes between, the gang starts whole in the end, or an Event says what it waits for.
+
+
+def test_quota(two: Yard) -> None:
     """Two gangs of two Pods where the quota allows two Pods: whoever gets one of each waits, and says what refused."""
     hard = {"hard": {"requests.nvidia.com/gpu": "16"}}
     two.control_plane.objects.create(
@@ -178,7 +187,7 @@ def quota(two: Yard) -> None:
     _in_one_rack(two, other)
 
 
-def deleted_while_waiting(two: Yard) -> None:
+def test_deleted_while_waiting(two: Yard) -> None:
     """A Pod that is deleted while its gang waits is made again, and the gang starts whole."""
     two.occupy("a", "b")
     two.control_plane.objects.create(two.job(), user="alice")
@@ -195,7 +204,7 @@ def deleted_while_waiting(two: Yard) -> None:
     two.await_racks({"a": 2})
 
 
-def foreign_gate(two: Yard) -> None:
+def test_foreign_gate(two: Yard) -> None:
     """The gang waits as long as somebody else's gate is there, which its Event names."""
     two.control_plane.objects.create(two.job(schedulingGates=[{"name": OTHER}]), user="alice")
     two.gated(2)
@@ -206,7 +215,7 @@ def foreign_gate(two: Yard) -> None:
     _in_one_rack(two)
 
 
-def gate_removed_by_a_user(two: Yard) -> None:
+def test_gate_removed_by_a_user(two: Yard) -> None:
     """A Pod that a user lets through runs where there is room; the others wait for room in its rack."""
     two.occupy("a", leaving=1)
     two.occupy("b")
@@ -220,7 +229,7 @@ def gate_removed_by_a_user(two: Yard) -> None:
     two.await_racks({"a": 2})
 
 
-def relabelled_while_waiting(two: Yard) -> None:
+def test_relabelled_while_waiting(two: Yard) -> None:
     """Where two Nodes of different racks become one rack, the gang that waits for two starts there."""
     two.occupy("a", "b", leaving=1)
     two.control_plane.objects.create(two.job(), user="alice")
@@ -229,7 +238,7 @@ def relabelled_while_waiting(two: Yard) -> None:
     two.await_racks({"a": 2})
 
 
-def relabelled_while_running(two: Yard) -> None:
+def test_relabelled_while_running(two: Yard) -> None:
     """Where the rack of a gang loses a Node, a Pod that comes back there waits, and the Event says what was lost."""
     two.occupy("b")
     two.control_plane.objects.create(two.job(), user="alice")
@@ -255,19 +264,45 @@ def _in_one_rack(yard: Yard, app: str = "main", pods: int = 2) -> None:
     )
 
 
-TROUBLES: Mapping[str, Callable[[Yard], None]] = {
-    each.__name__: each
-    for each in (
-        quota, deleted_while_waiting, foreign_gate, gate_removed_by_a_user, relabelled_while_waiting,
-        relabelled_while_running,
-    )
-}  # fmt: skip
+class Placers(NamedTuple):
+    """Processes by their log files."""
+
+    control_plane: ControlPlane
+    running: Mapping[Path, subprocess.Popen[bytes]]
+
+    def leader(self) -> subprocess.Popen[bytes]:
+        """Wait until one of them leads, and return it."""
+
+        def leading() -> list[Path]:
+            found = [log for log, one in self.running.items() if one.poll() is None and jsonlog.events(log, "leading")]
+            if not found:
+                raise NotYet(str([log.read_text(encoding="utf-8")[-500:] for log in self.running]))
+            return found
+
+        return self.running[self.control_plane.wait_for("a placer to lead", leading)[0]]
 
 
-@pytest.mark.parametrize("name", TROUBLES)
-def test_nobody_waits_for_ever_in_silence(two: Yard, name: str) -> None:
-    """Whatever comes between, the gang starts whole in the end, or an Event says what it waits for."""
-    TROUBLES[name](two)
+@contextmanager
+def placing(service: Service, number: int) -> Iterator[Placers]:
+    """So many processes beside a service that places nothing itself, to the end of the block."""
+    control_plane = service.control_plane
+    with service.configured(place={"apart": True}), ExitStack() as stack:
+        settings = yaml.safe_load(service.config.read_text(encoding="utf-8"))
+        started: dict[Path, subprocess.Popen[bytes]] = {}
+        for index in range(number):
+            (health,) = free_ports(["health"]).values()
+            config = service.directory / f"placer-{index}.yaml"
+            config.write_text(yaml.safe_dump({**settings, "health": {"host": "127.0.0.1", "port": health}}))
+            log = config.with_suffix(".jsonl")
+            log.unlink(missing_ok=True)
+            with log.open("ab") as written:
+                process = subprocess.Popen([COMMAND, "place", "--config", config], stderr=written)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            started[log] = process
+            url = f"http://127.0.0.1:{health}/readyz"
+            control_plane.wait_for("the placer to be ready", lambda url=url: answers(url, control_plane.ca_file))  # type: ignore[misc]
+        yield Placers(control_plane, started)
 
 
 HALF = """\
@@ -297,7 +332,7 @@ def test_next_leader_finishes_what_was_half_opened(
     """The leader is killed when half of a gang of 64 is opened; the next one opens the rest into the same rack."""
     pods = 64
     with (
-        placers.running(service, 2) as running,
+        placing(service, 2) as running,
         yards.standing(control_plane, namespace, {"a": 8, "b": 8}) as yard,
     ):
         half = HALF.replace("NAMESPACE", namespace)
@@ -344,7 +379,7 @@ def test_no_rack_is_given_twice(control_plane: ControlPlane, service: Service, n
     """Of 50 gangs that come at once, with two placers and 50 racks that hold one each, every one has a rack."""
     gangs = 50
     racks = {f"r{number}": 2 for number in range(gangs)}
-    with placers.running(service, 2), yards.standing(control_plane, namespace, racks) as yard:
+    with placing(service, 2), yards.standing(control_plane, namespace, racks) as yard:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda part: _create(yard, part), range(4)))
 

@@ -1,7 +1,8 @@
 """Workloads of every kind, annotated word for word as in the documents, land together on a real scheduler.
 
 Each needs six Nodes of one rack, and one of two racks has them. Kubernetes' own controllers and those of JobSet and
-LeaderWorkerSet make Pods; for other kinds this test makes what their controllers would.
+LeaderWorkerSet make Pods; for other kinds this test makes what their controllers would. What becomes of the example
+without the service is measured by `python -m benchmarks placement`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import yaml
 
 from cluster import controllers, crds, gangs, manifests, racks, workloads
 from cluster.controllers import NAMESPACE
+from cluster.placements import REQUIRED, asking, fixed, refusal_of
 from cluster.racks import PODS, Racks
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.manifests import Manifest
     from cluster.service import Service
 
+RUNS = 10
 # "For Distributed Training"
 SAME_RACK = yaml.safe_load("""
 # Strict same-rack, all GPUs need high-bandwidth all-reduce
@@ -73,6 +76,17 @@ def annotated(api_version: str, kind: str, annotations: Mapping[str, str], spec:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
+def test_gang_is_together_whatever_the_order_of_nodes(two_racks: Racks) -> None:
+    """With the annotations of the documents all Pods are in one rack, each time; those of a plain Job are split."""
+    landings = []
+    for run in range(RUNS):
+        two_racks.arrange(run)
+        landings.append(two_racks.land("gate"))
+
+    two_racks.arrange(RUNS)
+    assert (landings, two_racks.land("plain")) == (["together"] * RUNS, "split")
+
+
 @pytest.mark.parametrize("kind", ["Job", "StatefulSet", "ReplicaSet", "ReplicationController"])
 def test_kubernetes_own_kinds_land_together(two_racks: Racks, kind: str) -> None:
     """All six Pods are in the rack that has six Nodes free."""
@@ -105,34 +119,63 @@ def test_neighbours_in_rank_share_a_rack(two_racks: Racks) -> None:
     assert found in (["a"] * 8 + ["b"] * 8, ["b"] * 8 + ["a"] * 8)
 
 
-@pytest.mark.parametrize("order", ["AnyOrder", "InOrder"])
-def test_job_set_lands_together(two_racks: Racks, order: str) -> None:
-    """So are the Pods of all Jobs that JobSet's controller makes, at once or one after the other.
-
-    The launcher needs no GPU and runs anywhere.
-    """
-    jobs = {
-        "launcher": (1, template("launcher", gpus=0), 1), "worker": (1, template("worker"), 3),
-        "later": (1, template("worker"), 3),
-    }  # fmt: skip
+def job_set(annotations: Mapping[str, str], **spec: Any) -> Manifest:
+    """Return a JobSet of a launcher that needs no GPU, and of twice three workers."""
+    jobs = {"launcher": (template("launcher", gpus=0), 1), "worker": (template("worker"), 3)}
+    jobs["later"] = jobs["worker"]
     replicated = [
         {
             "name": name,
-            "replicas": replicas,
+            "replicas": 1,
             "template": {
                 "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": of}
             },
         }
-        for name, (replicas, of, pods) in jobs.items()
+        for name, (of, pods) in jobs.items()
     ]
-    start = {"startupPolicy": {"startupPolicyOrder": order}}
-    spec = {"replicatedJobs": replicated, "network": {"enableDNSHostnames": False}, **start}
+    whole = {"replicatedJobs": replicated, "network": {"enableDNSHostnames": False}, **spec}
+    return annotated("jobset.x-k8s.io/v1alpha2", "JobSet", annotations, whole)
+
+
+def annotations_of(stored: Manifest) -> list[Any]:
+    """Return the annotations that each pod template of a JobSet has."""
+    jobs = stored["spec"]["replicatedJobs"]
+    return [job["template"]["spec"]["template"]["metadata"].get("annotations") for job in jobs]
+
+
+@pytest.mark.parametrize("order", ["AnyOrder", "InOrder"])
+def test_job_set_lands_together(two_racks: Racks, order: str) -> None:
+    """So are the Pods of all Jobs that JobSet's controller makes, of whose templates the launcher's is left alone."""
     with controllers.running(two_racks.control_plane, "jobset"):
-        made = annotated("jobset.x-k8s.io/v1alpha2", "JobSet", SAME_RACK, spec)
-        two_racks.control_plane.objects.create(made, user="alice")
+        made = job_set(SAME_RACK, startupPolicy={"startupPolicyOrder": order})
+        stored = two_racks.control_plane.objects.create(made, user="alice")
 
         assert two_racks.places("worker", PODS) == ["a"] * PODS
         assert len(two_racks.places("launcher", 1)) == 1
+        assert annotations_of(stored) == [None, SAME_RACK, SAME_RACK]
+
+
+def test_job_set_keeps_its_placement(example: Racks) -> None:
+    """Another domain is refused in words; JobSet's own webhook would say only that a field is immutable."""
+    cluster, where = example.control_plane, ("main", "-n", NAMESPACE)
+    before = cluster.objects.create(job_set(asking("superpod=1")), user="alice")
+
+    answer = cluster.kubectl("annotate", "--overwrite", "jobset", *where, f"{REQUIRED}=superpod=2")
+
+    assert refusal_of(answer) == fixed("JobSet", f'{REQUIRED}]: "superpod=2" was "superpod=1" before.')
+    assert cluster.get("jobset", *where)["metadata"]["annotations"] == before["metadata"]["annotations"]
+    cluster.objects.delete("jobset", "main", namespace=NAMESPACE)
+
+
+def test_job_set_obeys_its_job_templates(example: Racks) -> None:
+    """An annotation on one job template is for that one, GPUs or not."""
+    manifest = job_set({})
+    manifest["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"annotations": asking("superpod=1")}
+
+    stored = example.control_plane.objects.create(manifest, user="alice")
+
+    assert annotations_of(stored) == [asking("superpod=1"), None, None]
+    example.control_plane.objects.delete("jobset", "main", namespace=NAMESPACE)
 
 
 @pytest.mark.parametrize(

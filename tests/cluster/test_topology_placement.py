@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cluster import placements
+from cluster import placements, workloads
 from cluster.placements import (
     GATED,
     MAY,
@@ -22,7 +22,7 @@ from cluster.placements import (
 )
 from cluster.polling import NotYet
 from cluster.topologynodes import BACKEND, IB, NODES, RACK
-from policies.topology.placement import PLACEMENT
+from policies.topology.placement import GATE, PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,14 +121,6 @@ def test_bare_level_keeps_pods_in_one_domain(
     assert len(domains) == 1
 
 
-def test_job_runs_in_its_domain(control_plane: ControlPlane, namespace: str) -> None:
-    """All Pods of a Job run in the domain that it names, which only an older Node is in."""
-    answer = control_plane.apply(annotated(placements.job(namespace, pods=4), "superpod=3"))
-
-    assert answer_of(answer) == (0, "")
-    assert scheduled(control_plane, namespace, "main", 4) == ["old-f1-s3"] * 4
-
-
 def test_job_of_a_cron_job_runs_in_the_domain(control_plane: ControlPlane, namespace: str) -> None:
     """What a CronJob's template got goes to its Jobs and their Pods."""
     made = placements.job(namespace, pods=2)
@@ -196,3 +188,19 @@ def test_preference_goes_from_near_to_far(control_plane: ControlPlane, namespace
     placements.gated(control_plane, namespace, f"pod-{nodes}", 1)
     assert found[0] == "f1-s1-l2"
     assert [sorted(found[1:3]), sorted(found[3:])] == [["f1-s1-l1", "old-f1-s1"], ["f1-s2-l1", "old-f1-s3"]]
+
+
+def test_a_pod_with_many_terms_of_its_own_is_stored(control_plane: ControlPlane, namespace: str) -> None:
+    """A Pod with 800 node selector terms of its own waits behind the gate, and keeps its terms as they are."""
+    pod = annotated(workloads.pod(namespace), "superpod=3")
+    terms = [
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": [str(number)]}]} for number in range(800)
+    ]
+    pod["spec"]["affinity"] = {"nodeAffinity": {MUST: {"nodeSelectorTerms": terms}}}
+
+    answer = control_plane.apply(pod, check=True)
+
+    stored = control_plane.get("pod", "main", "-n", namespace)
+    assert stored["spec"]["affinity"] == pod["spec"]["affinity"]
+    assert stored["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert not answer.stderr

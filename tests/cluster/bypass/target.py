@@ -1,19 +1,62 @@
-"""An object with a label at one place, as it is before an attempt and as the attempt would have it."""
+"""The objects with a label at one place each, and what the API server says of their kinds: what is tried with them."""
 
 from __future__ import annotations
 
 import json
 from copy import deepcopy
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import yaml
+
+from cluster.objects import DISCOVERY, Resource
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from http.client import HTTPResponse
 
     from cluster.apicalls import Caller
-    from cluster.bypass.kinds import Kind
     from cluster.manifests import Manifest
-    from cluster.objects import Resource
+
+
+class Kind(NamedTuple):
+    """A kind in one version. versions: the same kind in the other ones."""
+
+    resource: Resource
+    subresources: tuple[str, ...]
+    versions: tuple[Resource, ...]
+
+
+def kinds(caller: Caller) -> dict[tuple[str, str], Kind]:
+    """Every kind that is served, by apiVersion and kind."""
+    result: dict[tuple[str, str], Kind] = {}
+    for root in ("/api", "/apis"):
+        for item in caller.send("GET", root, accept=DISCOVERY).body["items"]:
+            result |= _of_group(root, item)
+    return result
+
+
+def of(known: Mapping[tuple[str, str], Kind], manifest: Manifest) -> Kind:
+    """The kind of an object."""
+    return known[manifest["apiVersion"], manifest["kind"]]
+
+
+def _of_group(root: str, item: Manifest) -> dict[tuple[str, str], Kind]:
+    group = item["metadata"].get("name", "")
+    rows: list[tuple[Resource, tuple[str, ...]]] = []
+    for version in item["versions"]:
+        path = f"{root}/{group}/{version['version']}" if group else f"{root}/{version['version']}"
+        for told in version["resources"]:
+            resource = Resource(path, told["resource"], told["responseKind"]["kind"], told["scope"] == "Namespaced")
+            rows.append((resource, tuple(each["subresource"] for each in told.get("subresources", ()))))
+    return {
+        (resource.api_version, resource.kind): Kind(
+            resource, subresources, tuple(o for o, _ in rows if o.kind == resource.kind and o.root != resource.root)
+        )
+        for resource, subresources in rows
+    }
+
 
 RESERVED = "foo.coreweave.cloud/bar"
 # As long as the reserved key, so that one can take the place of the other in a body of any encoding.
@@ -84,7 +127,8 @@ class Target:
 
     def send_bytes(self, method: str, path: str, content: bytes, content_type: str = "application/json") -> Reply:
         """Send any body as alice."""
-        return _reply(*self._caller.exchange(method, path, content, content_type, user="alice"))
+        response, said = self._caller.exchange(method, path, content, content_type, user="alice")
+        return Reply(response.status, said)
 
     def encoded(self, media_type: str) -> Reply:
         """The stored object in another encoding, with the key instead of the harmless one."""
@@ -111,5 +155,29 @@ def _unmanaged(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _reply(response: HTTPResponse, content: bytes) -> Reply:
-    return Reply(response.status, content)
+# So that no Pods come of what is written.
+_STILL: dict[str, Manifest] = {
+    "DaemonSet": {"updateStrategy": {"type": "OnDelete"}},
+    "CronJob": {"suspend": True},
+    "Job": {"suspend": True},
+    **{key: {"replicas": 0} for key in ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")},
+}
+
+
+def read(namespace: str, key: str) -> dict[str, dict[str, Manifest]]:
+    """The objects of places.yaml in a Namespace, each with the key."""
+    text = (Path(__file__).parents[1] / "places.yaml").read_text(encoding="utf-8")
+    # Each object is another one, and none shares a part with others.
+    rows = yaml.safe_load(text.replace("NAMESPACE", namespace).replace("KEY", key))
+    found: dict[str, dict[str, Manifest]] = json.loads(json.dumps(rows))
+    return found
+
+
+def places(namespace: str, key: str) -> dict[str, Manifest]:
+    """The objects by their place, each with the key. Names are still to be given."""
+    rows = read(namespace, key)
+    found = {**rows["own"], **rows["copied"]}
+    for row in found.values():
+        row.pop("path", None)
+        row.get("spec", {}).update(_STILL.get(row["kind"], {}))
+    return found

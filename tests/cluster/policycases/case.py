@@ -160,3 +160,26 @@ def mutating(
     ]
     spec = {"mutations": made, "reinvocationPolicy": "Never", **spec}
     return Case(f"m-{name}", spec, bindings, asks, mutating=True, match=match)
+
+
+def object_name(case: str, ask: Ask) -> str:
+    """The name of the object that a request is about: of its own where it exists already."""
+    return case if ask.operation == "CREATE" and not ask.subresource else f"{case}-old"
+
+
+def object_of(case: str, ask: Ask, content: Json | None = None) -> Json:
+    """The object that a request carries."""
+    name = {"generateName": f"{case}-"} if ask.generate_name else {"name": object_name(case, ask)}
+    metadata: Json = {**name, "labels": {LABEL: case}}
+    if ask.annotations:
+        metadata["annotations"] = dict(ask.annotations)
+    if ask.kind.namespaced:
+        metadata["namespace"] = NAMESPACE
+    if ask.subresource == "scale":
+        metadata.pop("labels")
+        head = {"apiVersion": "autoscaling/v1", "kind": "Scale"}
+    elif ask.subresource == "eviction":
+        head = {"apiVersion": "policy/v1", "kind": "Eviction"}
+    else:
+        head = {"apiVersion": ask.kind.api_version, "kind": ask.kind.kind}
+    return {**head, "metadata": metadata, **(ask.content if content is None else content)}

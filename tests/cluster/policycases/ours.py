@@ -1,20 +1,24 @@
-"""Judges the same documents and requests with this project's engine."""
+"""Judges the same documents and requests with this project's engine: by itself, as a service, and as a library."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from support.builders import TODAY
 from support.cel.answers import Table
 from support.policies import nativeanswers
 from support.policies.admissionpolicies import GivenFacts
 
-from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json
-from cluster.policycases.native import object_name
-from cluster.programs import judged_as
+import cks_admission
+from cks_admission import Request
+from cluster.policycases.case import LIMIT, NAMESPACE, Ask, Case, Json, object_name
+from cluster.programs import judged_as, release
 from policies.admissionpolicy.documents import reader
 from policies.admissionpolicy.documents.document import Document
 from policies.admissionpolicy.evaluation import validator
@@ -22,11 +26,16 @@ from policies.admissionpolicy.evaluation.compilation import CompiledPolicy, comp
 from policies.admissionpolicy.evaluation.inputs import Inputs, KindScope, StaticParameters
 from policies.admissionpolicy.model import Binding, ParamKind
 from policies.admissionpolicy.mutation import dispatcher
+from policies.admissionpolicy.rules import policyrule
 from policies.admissionpolicy.schema import built_in
 from policies.cel.environment import Dialect
 from policies.cel.library.authorizer import Check, CheckAnswer, answer_of, subject_access_review
+from policies.engine import engine
+from policies.engine.facts import StaticFacts
 from policies.engine.interruption import Missing
-from policies.engine.request import GroupVersionKind
+from policies.engine.request import AdmissionRequest, GroupVersionKind
+from policies.engine.rule import RuleSet
+from webhook.http.review import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +54,7 @@ VARYING = ("managedFields", "uid", "creationTimestamp", "resourceVersion", "gene
 
 _WARNINGS_LIMIT = 4 * 1024
 _CUT_WARNING = 256
+_CONTROL = "Cc"
 
 
 @dataclass(frozen=True)
@@ -91,20 +101,22 @@ def read(case: Case) -> Loaded:
     return loaded
 
 
-def request(case: str, ask: Ask, generated: str = "") -> Json:
-    """The AdmissionRequest that the API server makes of a request; a `generated` name is known when it validates."""
+def request(case: Case, ask: Ask, new: Json | None) -> Json:
+    """The AdmissionRequest that the API server makes of a request; a generated name is known when it validates."""
+    generated = "" if case.mutating else ((new or {}).get("metadata") or {}).get("name", "")
     kind = ask.kind
     shown: Mapping[str, str] = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     if ask.subresource in _SUBRESOURCES:
         shown = _SUBRESOURCES[ask.subresource]
     resource = {"group": kind.group, "version": kind.version, "resource": kind.resource}
-    name = generated if ask.generate_name else object_name(case, ask)
+    name = generated if ask.generate_name else object_name(case.name, ask)
     namespace = NAMESPACE if kind.namespaced else (name if kind.kind == "Namespace" else "")
     subresource = {"subResource": ask.subresource, "requestSubResource": ask.subresource}
     extra: dict[str, list[str]] = {}
     for key, value in ask.extra:
         extra.setdefault(key, []).append(value)
     dry_run = ask.operation != "CONNECT"
+    options = {"kind": f"{ask.operation.title()}Options", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]}
     return {
         "kind": shown,
         "resource": resource,
@@ -116,7 +128,7 @@ def request(case: str, ask: Ask, generated: str = "") -> Json:
         "operation": ask.operation,
         "userInfo": {"username": ask.user, "groups": [*ask.groups, "system:authenticated"], "extra": extra},
         "dryRun": dry_run,
-        "options": _options(ask.operation),
+        "options": options if dry_run else None,
     }
 
 
@@ -127,20 +139,13 @@ _SUBRESOURCES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _options(operation: str) -> Json | None:
-    if operation == "CONNECT":
-        return None
-    return {"kind": f"{operation.title()}Options", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]}
-
-
 def outcome(case: Case, ask: Ask, new: Json | None, old: Json | None, world: World) -> Outcome:
     """What this project's engine says."""
     documents = read(case)
     policy, bindings = compile_policy(documents.policies[0], judged_as()), documents.bindings
-    generated = "" if case.mutating else ((new or {}).get("metadata") or {}).get("name", "")
     parameters = StaticParameters(world.parameters, SCOPES)
     inputs = Inputs(
-        request=request(case.name, ask, generated),
+        request=request(case, ask, new),
         object=new,
         old_object=old,
         facts=GivenFacts(TODAY, decisions=Table(world.answers), whole=lambda: world.namespace),
@@ -200,7 +205,7 @@ def delivered(warnings: Iterable[str]) -> tuple[str, ...]:
     """
     kept: list[str] = []
     written, cutting = 0, False
-    for text in (each for each in dict.fromkeys(warnings) if each and not _has_control_character(each)):
+    for text in (each for each in dict.fromkeys(warnings) if each and _CONTROL not in map(unicodedata.category, each)):
         if cutting and written >= _WARNINGS_LIMIT:
             break
         kept.append(text)
@@ -211,5 +216,61 @@ def delivered(warnings: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _has_control_character(text: str) -> bool:
-    return any(unicodedata.category(character) == "Cc" for character in text)
+def of_service(case: Case, ask: Ask, new: Json | None, old: Json | None, world: World) -> tuple[int, str] | None:
+    """Code and reason of the service's refusal, up to the answer that the API server gets; None if it admits."""
+    fields = request(case, ask, new) | {"uid": "1", "object": new, "oldObject": old}
+    asked = msgspec.convert({key: value for key, value in fields.items() if value is not None}, AdmissionRequest)
+    policies, bindings = (documents := read(case)).policies, documents.bindings
+    parameters, compiled = StaticParameters(world.parameters, SCOPES), partial(compile_policy, release=judged_as())
+    if case.mutating:
+        made = policyrule.mutating_rules(policies, bindings, parameters, built_in, compile_=compiled)
+    else:
+        made = policyrule.validating_rules(policies, bindings, parameters, {}, compiled)
+    rules, judge = RuleSet(made), engine.mutate if case.mutating else engine.validate
+    labels, whole = {NAMESPACE: world.namespace["metadata"]["labels"]}, {NAMESPACE: world.namespace}
+
+    def facts() -> StaticFacts:
+        return StaticFacts(date.min, labels, decisions=Table(world.answers), whole_namespaces=whole)
+
+    answer = world.answered(lambda: judge(asked, rules, facts()))
+    if answer.allowed:
+        return None
+    told: Any = msgspec.json.decode(encode("1", answer))["response"]["status"]
+    return told["code"], told["reason"]
+
+
+def of_library(case: Case, ask: Ask, new: Json | None, old: Json | None, around: Sequence[Json]) -> Outcome:
+    """What the library says through its public face, with other documents around the policy."""
+    fields = request(case, ask, new)
+    asked = Request(
+        object=new,
+        old_object=old,
+        operation=ask.operation,
+        resource=f"{ask.kind.resource}.{ask.kind.version}.{ask.kind.group}",
+        subresource=ask.subresource,
+        name=fields["name"],
+        namespace=fields["namespace"],
+        user=ask.user,
+        groups=ask.groups,
+        extra=fields["userInfo"]["extra"],
+        options=fields["options"],
+        dry_run=fields["dryRun"],
+    )
+    verdict = cks_admission.evaluate(cks_admission.compile([*case.documents, *around], kubernetes=release()), asked)
+    changes = verdict.allowed and case.mutating and ask.operation not in ("DELETE", "CONNECT")
+    return Outcome(
+        None if verdict.allowed else {"code": verdict.code, "reason": verdict.reason, "message": verdict.message},
+        stable(dict(verdict.object or {})) if changes else None,
+        delivered(verdict.warnings),
+        dict(verdict.annotations),
+    )
+
+
+def as_library(native: Outcome) -> Outcome:
+    """What the API server said, as far as the library says it: of the message the part without the object's name."""
+    status = native.status
+    if status is not None:
+        causes = (status.get("details") or {}).get("causes") or [status]
+        status = {"code": status["code"], "reason": status["reason"], "message": causes[0]["message"]}
+    kept = {key: value for key, value in native.annotations.items() if key != nativeanswers.FAILURE_ANNOTATION}
+    return replace(native, status=status, annotations=kept)

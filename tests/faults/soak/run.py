@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cluster import load
-from cluster.ageing import age
 from cluster.load import Load
 from cluster.polling import wait_for
 from cluster.release import NAMESPACE, Release
@@ -77,7 +76,7 @@ class Soak:
 
     def _rotate(self) -> None:
         """Let the CA be one of which two thirds are over, so that another takes its place."""
-        age(self._release, 0)
+        self._release.age(0)
 
     def _depose(self) -> None:
         """Delete the Pod that holds the Lease."""

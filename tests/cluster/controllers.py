@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import yaml
 
@@ -28,23 +28,9 @@ Project = Literal["jobset", "lws"]
 NAMESPACE = "controllers"
 _ENDING_SECONDS = 5.0
 
-
-class _Kind(NamedTuple):
-    """A kind as the API server needs to know it."""
-
-    name: str
-    group: str
-    version: str
-
-    @property
-    def resource(self) -> str:
-        """The name in paths and rules."""
-        return f"{self.name.lower()}s"
-
-
-_KINDS: Mapping[Project, _Kind] = {
-    "jobset": _Kind("JobSet", "jobset.x-k8s.io", "v1alpha2"),
-    "lws": _Kind("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1"),
+_KINDS: Mapping[Project, tuple[str, str, str]] = {
+    "jobset": ("JobSet", "jobset.x-k8s.io", "v1alpha2"),
+    "lws": ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "v1"),
 }
 # All fields are kept: what they mean is between the manifests of tests and the controllers.
 KINDS: Mapping[Project, Manifest] = {project: manifests.custom_resource(*kind) for project, kind in _KINDS.items()}
@@ -109,13 +95,12 @@ def _configuration(control_plane: ControlPlane, project: Project, directory: Pat
 
 def _webhooks(control_plane: ControlPlane, project: Project, port: int) -> Manifest:
     """The webhooks that set defaults and label Pods, as the project's own manifests register them."""
-    kind = _KINDS[project]
+    kind, of_kind, in_version = _KINDS[project]
+    name = kind.lower()
     paths = {
-        f"/mutate-{kind.group.replace('.', '-')}-{kind.version}-{kind.name.lower()}": (
-            kind.group, kind.version, kind.resource,
-        ),
+        f"/mutate-{of_kind.replace('.', '-')}-{in_version}-{name}": (of_kind, in_version, f"{name}s"),
         "/mutate--v1-pod": ("", "v1", "pods"),
-    }  # fmt: skip
+    }
     authority = base64.b64encode(control_plane.ca_file.read_bytes()).decode()
     entries = [
         {

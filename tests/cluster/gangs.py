@@ -9,7 +9,7 @@ from cluster.components import LASTS
 from cluster.topologynodes import BACKEND, RACK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cluster.manifests import Manifest
 
@@ -40,26 +40,14 @@ def job(
     containers = workloads.gpus(gpus)
     labels = {"app": name, **LASTS}
     own: Manifest = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": containers, **spec}
-    if way in _POD_AFFINITY:
-        own["affinity"] = _POD_AFFINITY[way]([_term(name, key) for key in KEYS[level]])
+    terms = [{"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": key} for key in KEYS[level]]
+    if way == "required":
+        own["affinity"] = {"podAffinity": {placements.MUST: terms}}
+    if way == "preferred":
+        weighted = [{"weight": 100 // len(terms), "podAffinityTerm": term} for term in terms]
+        own["affinity"] = {"podAffinity": {placements.MAY: weighted}}
     template = {"metadata": {"labels": labels}, "spec": own}
     mode = "Indexed" if way == "workload" else "NonIndexed"
     made = workloads.job(namespace, parallelism=pods, completions=pods, completionMode=mode, template=template)
     made["metadata"]["name"] = name
     return placements.annotated(made, level) if way in {"gate", "workload"} else made
-
-
-def _term(name: str, key: str) -> Manifest:
-    return {"labelSelector": {"matchLabels": {"app": name}}, "topologyKey": key}
-
-
-def _required(terms: Sequence[Manifest]) -> Manifest:
-    return {"podAffinity": {placements.MUST: list(terms)}}
-
-
-def _preferred(terms: Sequence[Manifest]) -> Manifest:
-    weighted = [{"weight": 100 // len(terms), "podAffinityTerm": term} for term in terms]
-    return {"podAffinity": {placements.MAY: weighted}}
-
-
-_POD_AFFINITY = {"required": _required, "preferred": _preferred}

@@ -66,7 +66,12 @@ class Racks:
                 caller.send("PATCH", f"/api/v1/nodes/{name}", labels, content_type=MERGE_PATCH)
         for rack, nodes in dealt.items():
             for name in nodes[: occupied[rack]]:
-                self.control_plane.objects.create(self._occupant(name))
+                spec: Manifest = {
+                    "nodeName": name,
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": workloads.gpus(GPUS),
+                }
+                self.control_plane.objects.create(workloads.pod(self.namespace, f"on-{name}", **spec))
         self.control_plane.restart_scheduler()
 
     def empty(self) -> None:
@@ -76,7 +81,8 @@ class Racks:
 
     def land(self, way: Way) -> Landing:
         """Create the workload that needs six Nodes, and say where its Pods are."""
-        self.control_plane.objects.create(self._job("six", way, PODS), user="alice")
+        job = gangs.job(self.namespace, "six", way, pods=PODS, gpus=GPUS, **ON_THEM)
+        self.control_plane.objects.create(job, user="alice")
         places = self.places("six", PODS)
         if not places:
             return "waiting"
@@ -100,17 +106,10 @@ class Racks:
     def _rack(self, node: str) -> str:
         return self.racks[node].partition("-")[0]
 
-    def _job(self, name: str, way: Way, pods: int) -> Manifest:
-        return gangs.job(self.namespace, name, way, pods=pods, gpus=GPUS, **ON_THEM)
-
     def _is_empty(self) -> bool:
         if left := self.control_plane.get("pods", "-n", self.namespace)["items"]:
             raise NotYet(", ".join(pod["metadata"]["name"] for pod in left))
         return True
-
-    def _occupant(self, node: str) -> Manifest:
-        spec: Manifest = {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": workloads.gpus(GPUS)}
-        return workloads.pod(self.namespace, f"on-{node}", **spec)
 
 
 @contextmanager

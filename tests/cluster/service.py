@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from support.packmodes import OFF
 
-from cluster import jsonlog
+from cluster import jsonlog, workloads
 from cluster.controlplane import ControlPlane
 from cluster.polling import PATIENCE, NotYet, answers, wait_for
 from cluster.workspace import free_ports
@@ -204,14 +204,8 @@ def await_registration(control_plane: ControlPlane, *, tolerates: bool = True) -
 
     tolerates: whether CPU Pods get their toleration, without which nothing changes a Pod.
     """
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "canary", "namespace": "default"}}
-    reserved = {**config_map, "metadata": {**config_map["metadata"], "labels": {"canary.coreweave.cloud/x": "1"}}}  # type: ignore[dict-item]
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "canary", "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "example.test/main:1"}]},
-    }
+    reserved = workloads.config_map("default", "canary", {"canary.coreweave.cloud/x": "1"})
+    pod = workloads.pod("default", "canary")
 
     def known() -> bool:
         asked = control_plane.objects.applied

@@ -7,13 +7,15 @@ import http.client
 import json
 import re
 import secrets
+import ssl
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 import yaml
+from aiohttp import ClientConnectionError, ClientSession, TCPConnector, web
 from support.service.servers import leader
 
 from cluster import auditobjects, auditreports, crds, manifests
@@ -22,7 +24,6 @@ from cluster.auditreports import OPEN_REPORTS, POLICY_REPORTS, Auditor
 from cluster.polling import NotYet, wait_for
 from cluster.rights import granted, used
 from cluster.service import COMMAND, NAMESPACE
-from cluster.throttle import SECONDS, Throttle
 from policies import nodepool
 from webhook.audit.finding import Part
 from webhook.cluster.api.client import connect
@@ -31,7 +32,9 @@ from webhook.cluster.replicas.checks import AuditCheck
 from webhook.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+    from types import TracebackType
 
     from cluster.apicalls import Answer
     from cluster.controlplane import ControlPlane
@@ -141,6 +144,66 @@ def _expected(findings: set[tuple[str, str]]) -> tuple[bool, bool, bool]:
     if "deny" in verdicts:
         return True, False, False
     return False, ("audit-latest", "warn") in findings, ("audit-owner", "mutate") in findings
+
+
+SECONDS = 1
+"""How long whoever is refused by the way below is asked to wait."""
+
+
+class Throttle:
+    """A way to the API server, from `async with` to the end of the block, for an account with a token.
+
+    refused: the first request for each of these paths is refused. times: when these were asked for.
+    """
+
+    def __init__(self, control_plane: ControlPlane, account: Path, refused: Collection[str]) -> None:
+        self._server, self._refused = control_plane.server, refused
+        self._content = yaml.safe_load(account.read_text(encoding="utf-8"))
+        self._context = ssl.create_default_context(cafile=str(control_plane.ca_file))
+        self.times: dict[str, list[float]] = {}
+
+    async def __aenter__(self) -> Self:
+        """Listen."""
+        self._session = ClientSession(connector=TCPConnector(ssl=self._context))
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        self._runner = web.AppRunner(app, shutdown_timeout=1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        _, port, *_ = self._runner.addresses[0]
+        self._content["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close everything."""
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def kubeconfig(self, path: Path) -> Path:
+        """Write the kubeconfig that leads this way."""
+        path.write_text(yaml.safe_dump(self._content), encoding="utf-8")
+        return path
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        times = self.times.setdefault(request.path, []) if request.path in self._refused else []
+        times.append(asyncio.get_running_loop().time())
+        if len(times) == 1 and request.path in self._refused:
+            status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429, "message": "too many"}
+            return web.json_response(status, status=429, headers={"Retry-After": str(SECONDS)})
+        headers = {name: request.headers[name] for name in ("Accept", "Authorization")}
+        async with self._session.get(f"{self._server}{request.path_qs}", headers=headers) as answer:
+            kept = {"Content-Type": answer.headers["Content-Type"]}
+            response = web.StreamResponse(status=answer.status, headers=kept)
+            await response.prepare(request)
+            try:
+                async for part in answer.content.iter_any():
+                    await response.write(part)
+            except ClientConnectionError:
+                return response  # whoever watched has gone
+            return response
 
 
 _KINDS = [option for kind in auditobjects.KINDS for option in ("--kind", kind)]

@@ -376,21 +376,21 @@ def _shown_instead(installation: Installation, left: timedelta) -> Iterator[None
     with installation.stopped():
         moment = datetime.now(UTC) - timedelta(minutes=30)  # its own CA is an hour old at least, by its dates
         leaf = authority.issue(["127.0.0.1"], moment, lifetime=left + timedelta(minutes=30))
-        with _https(urlsplit(installation.service.url).port or 0, leaf):
+        with https(leaf, BaseHTTPRequestHandler, urlsplit(installation.service.url).port or 0):
             yield
 
 
 @contextmanager
-def _https(port: int, leaf: Leaf) -> Iterator[None]:
-    """A server that shows a certificate, and answers nothing."""
+def https(leaf: Leaf, handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[int]:
+    """A server that shows a certificate, and answers nothing but what the handler does; yields its port."""
     serving = ServingContext()
     serving.swap(leaf.cert_pem, leaf.key_pem)
-    with ThreadingHTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         server.socket = serving.context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield
+            yield server.server_address[1]
         finally:
             server.shutdown()
             thread.join()

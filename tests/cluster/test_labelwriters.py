@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from certs.material import new_authority
-from certs.serving import ServingContext
 from cluster import crds, manifests, workloads
 from cluster.polling import NotYet
 from cluster.service import Service, registered
-from cluster.test_doctor import Installation
+from cluster.test_doctor import Installation, https
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,21 +45,10 @@ def converting(label: str) -> Iterator[Manifest]:
             """Say nothing."""
 
     authority = new_authority(datetime.now(UTC))
-    leaf = authority.issue(["127.0.0.1"], datetime.now(UTC))
-    serving = ServingContext()
-    serving.swap(leaf.cert_pem, leaf.key_pem)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = serving.context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    client = {
-        "url": f"https://127.0.0.1:{server.server_address[1]}/convert",
-        "caBundle": base64.b64encode(authority.cert_pem).decode(),
-    }
-    try:
+    with https(authority.issue(["127.0.0.1"], datetime.now(UTC)), Handler) as port:
+        bundle = base64.b64encode(authority.cert_pem).decode()
+        client = {"url": f"https://127.0.0.1:{port}/convert", "caBundle": bundle}
         yield {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def _converted(request: Manifest, label: str) -> Manifest:

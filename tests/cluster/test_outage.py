@@ -63,13 +63,6 @@ def test_kubelet_writes_node_and_pod_status(control_plane: ControlPlane, outage:
     assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3
 
 
-def test_labelled_namespace_is_updated(control_plane: ControlPlane, outage: str) -> None:
-    """Alice goes on labelling her Namespace with keys of her own."""
-    answer = control_plane.kubectl("label", "namespace", outage, "--overwrite", "example.org/team=b")
-
-    assert (answer.returncode, answer.stderr) == (0, "")
-
-
 def test_pods_are_created(control_plane: ControlPlane, outage: str) -> None:
     """Ordinary and interruptable Pods are created, and a Deployment's controllers create theirs."""
     deployment = workloads.apps("Deployment", outage, template=workloads.template(INTERRUPTABLE))
@@ -105,13 +98,14 @@ def test_exempt_requesters_change_labels(control_plane: ControlPlane, outage: st
     assert [(answer.returncode, answer.stderr) for answer in answers] == [(0, "")] * 3
 
 
-def test_labelled_objects_are_deleted(control_plane: ControlPlane, outage: str) -> None:
-    """What carries a reserved label can be deleted."""
+def test_labelled_objects_are_updated_and_deleted(control_plane: ControlPlane, outage: str) -> None:
+    """Alice labels her Namespace with keys of her own, and deletes what carries a reserved label."""
     control_plane.objects.apply(workloads.config_map(outage, "labelled", {LABEL: "1"}))
 
-    answer = control_plane.kubectl("delete", "configmap", "labelled", "-n", outage)
+    updated = control_plane.kubectl("label", "namespace", outage, "--overwrite", "example.org/team=b")
+    deleted = control_plane.kubectl("delete", "configmap", "labelled", "-n", outage)
 
-    assert (answer.returncode, answer.stderr) == (0, "")
+    assert [(answer.returncode, answer.stderr) for answer in (updated, deleted)] == [(0, "")] * 2
 
 
 def test_connecting_and_evicting_go_on(control_plane: ControlPlane, outage: str) -> None:

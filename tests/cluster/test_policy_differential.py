@@ -354,7 +354,7 @@ def _audited(log: Path, names: KeysView[str]) -> dict[str, Json]:
 
 def _outcome(case: Case, ask: Ask, answer: Answer, audited: Json) -> Outcome:
     """The answer in the form in which it is compared."""
-    if answer.code < 300 or (ask.operation == "CONNECT" and not _of_policy(answer.body)):
+    if answer.code < 300 or (ask.operation == "CONNECT" and "denied request" not in answer.body.get("message", "")):
         changed = stable(answer.body) if case.mutating and ask.operation not in ("DELETE", "CONNECT") else None
         return _comparable(Outcome(None, changed, answer.warnings, audited), case, ask)
     shown = {key: value for key, value in answer.body.items() if key in ("code", "reason", "message", "details")}
@@ -376,7 +376,3 @@ def _comparable(outcome: Outcome, case: Case, ask: Ask) -> Outcome:
         for key, value in outcome.annotations.items()
     }
     return replace(outcome, warnings=tuple(sorted(outcome.warnings)), annotations=annotations)
-
-
-def _of_policy(body: Json) -> bool:
-    return "denied request" in body.get("message", "")

@@ -26,7 +26,6 @@ from policies.objects.workload import BUILT_IN
 
 if TYPE_CHECKING:
     from cluster.controlplane import ControlPlane
-    from cluster.kubelet import Running
     from cluster.release import Release
 
 ACCOUNTS = (NAME, MANAGE)
@@ -161,7 +160,8 @@ def test_who_takes_over_a_replica_gains_nothing(
     audited: ControlPlane, installed: Release, method: str, path: str, body: Mapping[str, Any] | None
 ) -> None:
     """With the token of a serving Pod, the API server refuses to show a secret and to change anything."""
-    token = _token(installed.kubelet.ready()[0])
+    volume = installed.kubelet.ready()[0].root / "etc/cks-admission/serviceaccount"
+    token = (volume / "token").read_text(encoding="utf-8")
 
     assert _status(audited, token, "GET", "/api/v1/namespaces?limit=1") == HTTPStatus.OK
     assert _status(audited, token, method, path, body) == HTTPStatus.FORBIDDEN
@@ -180,11 +180,6 @@ def test_a_replica_has_no_key_of_the_authority(installed: Release) -> None:
         ("create", "subjectaccessreviews"),
         ("create", "events"),
     }
-
-
-def _token(replica: Running) -> str:
-    """The token in a Pod's volume."""
-    return (replica.root / "etc/cks-admission/serviceaccount/token").read_text(encoding="utf-8")
 
 
 def _status(audited: ControlPlane, token: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> int:

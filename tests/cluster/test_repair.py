@@ -1,4 +1,4 @@
-"""The webhook configurations are what the service exports, and stay so whatever people do, until they are removed."""
+"""The webhook configurations stay as the service wrote them, whatever people and clouds do, until they are removed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from cluster import manifests, workloads
-from cluster.polling import NotYet
+from cluster import manifests
 from cluster.service import COMMAND, NAMESPACE, Service
+from cluster.test_registration import exported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +108,11 @@ def test_only_the_bundle_is_written(control_plane: ControlPlane) -> None:
         control_plane.apply(printed, "--server-side", "--field-manager=helm", check=True)
 
         with service.configured(registration={**settings, "apply": False, "caOnly": True}):
-            control_plane.wait_for("the CA to be written", lambda: _bundles(control_plane) == {bundle, None})
+            control_plane.wait_until(
+                "the CA to be written",
+                lambda: {entry["clientConfig"].get("caBundle") for entry in entries(control_plane).values()},
+                lambda bundles: bundles == {bundle, None},
+            )
             control_plane.apply(printed, "--server-side", "--field-manager=helm", check=True)
             stored = entries(control_plane)
             _patch({"path": "/webhooks/0/clientConfig/caBundle", "value": _FOREIGN_CA})(control_plane)
@@ -160,10 +164,6 @@ def _apply_condition(control_plane: ControlPlane) -> Completed:
     return control_plane.apply(manifest, "--server-side", "--field-manager=other", check=True)
 
 
-def _delete(control_plane: ControlPlane) -> Completed:
-    return control_plane.kubectl("delete", VALIDATING, NAME, check=True)
-
-
 _FOREIGN_CA = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n").decode()
 _ELSEWHERE = {"service": {"name": "evil", "namespace": "default"}, "caBundle": _FOREIGN_CA}
 
@@ -192,7 +192,7 @@ _SPOILT: dict[str, tuple[Callable[[ControlPlane], Completed], list[str], str]] =
     ),
     "entry": (_patch({"op": "remove", "path": "/webhooks/0"}), [f"{_LABELS}: missing"], ""),
     "emptied": (_patch({"path": "/webhooks", "value": []}), [], ""),
-    "deleted": (_delete, ["it does not exist"], ""),
+    "deleted": (lambda cluster: cluster.kubectl("delete", VALIDATING, NAME, check=True), ["it does not exist"], ""),
 }
 
 
@@ -266,10 +266,6 @@ def test_nothing_is_kept_by_default(control_plane: ControlPlane, guarded: Servic
     assert 'admission webhook "cluster-labels.cks-admission.dev" denied the request' in answer.stderr
 
 
-def _bundles(control_plane: ControlPlane) -> set[str | None]:
-    return {entry["clientConfig"].get("caBundle") for entry in entries(control_plane).values()}
-
-
 def test_an_object_that_is_gone_is_not_applied_again(control_plane: ControlPlane) -> None:
     """What the service relies on: applying with the uid of an object that is no more makes no new one."""
     manifest = {
@@ -284,53 +280,3 @@ def test_an_object_that_is_gone_is_not_applied_again(control_plane: ControlPlane
     assert answer.returncode == 1
     assert "uid mismatch" in answer.stderr
     assert control_plane.kubectl("get", VALIDATING, "gone").returncode == 1
-
-
-def exported(service: Service) -> str:
-    """Return what `export webhook-configuration` prints with the service's settings."""
-    command = [str(COMMAND), "export", "webhook-configuration", "--config", str(service.config)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout
-
-
-def test_export_is_what_is_registered(control_plane: ControlPlane, service: Service) -> None:
-    """Applying the export changes nothing: it is what the service wrote, but for Namespaces found since."""
-    printed = list(yaml.safe_load_all(exported(service)))
-
-    for kind, document in zip((MUTATING, VALIDATING), printed, strict=True):
-        wanted = {webhook["name"]: webhook for webhook in document["webhooks"]}
-
-        def stored(kind: str = kind, wanted: dict[str, Any] = wanted) -> dict[str, Any]:
-            found = {webhook["name"]: webhook for webhook in control_plane.get(kind, "cks-admission")["webhooks"]}
-            if wanted.keys() != found.keys():  # policies of other proofs may be going just now
-                raise NotYet(f"{sorted(found)}, not {sorted(wanted)}")
-            return found
-
-        found = control_plane.wait_for("the entries of the built-in rules alone", stored)
-        for name, webhook in wanted.items():
-            same = {key: found[name].get(key) for key in webhook if key != "matchConditions"}
-            assert same == {key: value for key, value in webhook.items() if key != "matchConditions"}
-
-
-def test_export_is_accepted(control_plane: ControlPlane, service: Service) -> None:
-    """The API server takes the printed configurations without a warning; their CEL compiles."""
-    answer = control_plane.apply(exported(service), "--server-side", "--dry-run=server", "--force-conflicts")
-
-    assert (answer.returncode, answer.stderr) == (0, "")
-
-
-def test_fields_belong_to_the_service(control_plane: ControlPlane, service: Service) -> None:
-    """They were written by server-side apply under the service's own name."""
-    assert service.events("registered")
-    for kind in (MUTATING, VALIDATING):
-        answer = control_plane.kubectl("get", kind, "cks-admission", "--show-managed-fields", "-o", "json", check=True)
-        fields = json.loads(answer.stdout)["metadata"]["managedFields"]
-        assert [(entry["manager"], entry["operation"]) for entry in fields] == [("cks-admission", "Apply")]
-
-
-def test_own_namespace_is_out_of_the_way(control_plane: ControlPlane, service: Service) -> None:
-    """In the service's own Namespace nothing is asked, so that it can be repaired whatever happens."""
-    assert service.events("registered")
-    answer = control_plane.apply(workloads.config_map(NAMESPACE, "own", {"foo.coreweave.cloud/bar": "true"}))
-
-    assert (answer.returncode, answer.stderr) == (0, "")

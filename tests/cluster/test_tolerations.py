@@ -78,25 +78,6 @@ def test_plain_daemon_set_reaches_cpu_nodes(control_plane: ControlPlane, namespa
     assert stored == [CPU_TOLERATION]
 
 
-@pytest.mark.parametrize(
-    "toleration",
-    [
-        pytest.param(CPU_TOLERATION, id="the same"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Exists"}, id="every effect"),
-        pytest.param({"key": "is_cpu_compute", "operator": "Equal", "effect": "NoSchedule"}, id="empty value"),
-        pytest.param({"operator": "Exists"}, id="everything"),
-    ],
-)
-def test_pod_that_has_it_is_not_changed(
-    control_plane: ControlPlane, namespace: str, toleration: dict[str, Any]
-) -> None:
-    """A toleration that covers the taint is enough, in whatever form."""
-    control_plane.apply(workloads.pod(namespace, tolerations=[toleration]), check=True)
-
-    stored = control_plane.get("pod", "main", "-n", namespace)["spec"]["tolerations"]
-    assert [t for t in stored if not t.get("key", "").startswith("node.kubernetes.io/")] == [toleration]
-
-
 def test_applying_twice_changes_nothing(control_plane: ControlPlane, namespace: str) -> None:
     """The second kubectl apply says unchanged, for what was added is not the user's."""
     manifests = [workloads.pod(namespace), workloads.apps("DaemonSet", namespace, template=workloads.template())]
@@ -142,12 +123,6 @@ def test_device_claim_counts_as_a_gpu(control_plane: ControlPlane, namespace: st
 
 HASH = "5f3a"
 PATH = "spec.template.spec.tolerations"
-TOLERATIONS = [
-    {"key": "sunk.coreweave.com/lock", "value": "true", "operator": "Equal"},
-    {"key": "is_cpu_compute", "operator": "Exists"},
-    {"key": "is_gpu", "operator": "Exists"},
-    {"key": "node.coreweave.cloud/reserved", "value": HASH, "operator": "Equal"},
-]
 
 
 @pytest.fixture(scope="module")
@@ -168,9 +143,7 @@ def sunk_node(control_plane: ControlPlane) -> Iterator[None]:
     control_plane.objects.delete("node", "sunk-1")
 
 
-# Those come last, for their Node makes every plain DaemonSet one that is warned of.
-
-
+# It comes last, for its Node makes every plain DaemonSet one that is warned of.
 @pytest.mark.usefixtures("sunk_node")
 def test_missing_tolerations_are_warned_of(control_plane: ControlPlane, namespace: str) -> None:
     """A plain DaemonSet is admitted, with one warning that names each taint; the hash is read off the Nodes."""
@@ -180,18 +153,3 @@ def test_missing_tolerations_are_warned_of(control_plane: ControlPlane, namespac
     remedy = "Add a toleration for each: operator Equal with its value, Exists without one."
     expected = f"Warning: {PATH}: none for {missing}, taints of SUNK Nodes. {remedy}\n"
     assert (answer.returncode, answer.stderr) == (0, expected)
-
-
-@pytest.mark.usefixtures("sunk_node")
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"tolerations": TOLERATIONS}, id="the four of the documents"),
-        pytest.param({"nodeSelector": {"pool": "other"}}, id="it cannot land there"),
-    ],
-)
-def test_complete_ones_are_not(control_plane: ControlPlane, namespace: str, spec: dict[str, Any]) -> None:
-    """With the documented tolerations, or a node selector that rules SUNK's Nodes out, nothing is said."""
-    answer = control_plane.apply(workloads.apps("DaemonSet", namespace, template=workloads.template(**spec)))
-
-    assert (answer.returncode, answer.stderr) == (0, "")

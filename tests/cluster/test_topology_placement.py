@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("topology_nodes")
 
-TIERS = ("fabric", "superpod", "leafgroup")
 SUPERPOD, HOSTNAME = f"{BACKEND}/superpod", "kubernetes.io/hostname"
 
 
@@ -102,21 +101,13 @@ def test_pods_run_where_the_annotations_say(control_plane: ControlPlane, deploym
     control_plane.wait_for(f"one Pod more to be {expected}", left)
 
 
-@pytest.mark.parametrize(
-    ("level", "keys"),
-    [
-        pytest.param("rack", [(RACK,)], id="rack"),
-        pytest.param("leafgroup", [(f"{BACKEND}/{tier}", f"{IB}/{tier}") for tier in TIERS], id="leafgroup"),
-    ],
-)
-def test_bare_level_keeps_pods_in_one_domain(
-    control_plane: ControlPlane, namespace: str, level: str, keys: list[tuple[str, ...]]
-) -> None:
+def test_bare_level_keeps_pods_in_one_domain(control_plane: ControlPlane, namespace: str) -> None:
     """All Pods of a Deployment that requires a level, and names no domain of it, are in one, by whichever name."""
-    control_plane.apply(annotated(placements.deployment(namespace, replicas=6), level), check=True)
+    control_plane.apply(annotated(placements.deployment(namespace, replicas=6), "leafgroup"), check=True)
 
     nodes = scheduled(control_plane, namespace, "main", 6)
 
+    keys = [(f"{BACKEND}/{tier}", f"{IB}/{tier}") for tier in ("fabric", "superpod", "leafgroup")]
     domains = {tuple(next(NODES[node][key] for key in names if key in NODES[node]) for names in keys) for node in nodes}
     assert len(domains) == 1
 

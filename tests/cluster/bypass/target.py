@@ -179,5 +179,6 @@ def places(namespace: str, key: str) -> dict[str, Manifest]:
     found = {**rows["own"], **rows["copied"]}
     for row in found.values():
         row.pop("path", None)
-        row.get("spec", {}).update(_STILL.get(row["kind"], {}))
+        if spec := _STILL.get(row["kind"]):
+            row["spec"] |= spec
     return found

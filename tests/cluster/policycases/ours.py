@@ -220,7 +220,8 @@ def of_service(case: Case, ask: Ask, new: Json | None, old: Json | None, world: 
     """Code and reason of the service's refusal, up to the answer that the API server gets; None if it admits."""
     fields = request(case, ask, new) | {"uid": "1", "object": new, "oldObject": old}
     asked = msgspec.convert({key: value for key, value in fields.items() if value is not None}, AdmissionRequest)
-    policies, bindings = (documents := read(case)).policies, documents.bindings
+    documents = read(case)
+    policies, bindings = documents.policies, documents.bindings
     parameters, compiled = StaticParameters(world.parameters, SCOPES), partial(compile_policy, release=judged_as())
     if case.mutating:
         made = policyrule.mutating_rules(policies, bindings, parameters, built_in, compile_=compiled)

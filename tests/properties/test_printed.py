@@ -158,7 +158,7 @@ def test_what_verbs_print(command: str, data: st.DataObject) -> None:
         for name in sorted({"policies.json", *arguments} & _FILES.keys()):
             shown = deepcopy(_FILES[name])
             for _ in range(data.draw(st.integers(1, 2))):
-                _put(shown, data.draw(st.sampled_from(list(_places(shown)))), data.draw(_TEXTS | _ODD))
+                _put(shown, data.draw(st.sampled_from(list(_places(shown)))), deepcopy(data.draw(_TEXTS | _ODD)))
             renamed = name if name == "policies.json" else f"{data.draw(_NAMES)}{name}"
             whole = {"apiVersion": "v1", "kind": "List", "items": shown}
             Path(renamed).write_text(json.dumps(whole if len(shown) > 1 else shown[0]), encoding="utf-8")

@@ -25,7 +25,7 @@ from policies.admissionpolicy.evaluation.validator import (
     evaluate_policy,
     result_of,
 )
-from policies.admissionpolicy.model import AuditAnnotation, Expression, NamedExpression, ParamRef, Validation
+from policies.admissionpolicy.model import AuditAnnotation, Expression, NamedExpression, ParamKind, ParamRef, Validation
 from policies.cel.library.authorizer import CheckAnswer
 from policies.engine.interruption import Missing, TimeLimitError
 from policies.kubernetes.release import RELEASES, Release
@@ -255,12 +255,13 @@ def test_the_value_of_an_annotation_is_cut_by_bytes() -> None:
     assert [result.published["p/k"] for result in results] == [(texts[0],), ("x" * 10239 + "\ufffd",)]
 
 
-def _compiled(texts: Mapping[str, str]) -> CompiledPolicy:
+def _compiled(texts: Mapping[str, str], param_kind: ParamKind | None = None) -> CompiledPolicy:
     """A policy with an expression in each place that is named; a validation that says nothing is true."""
     at = {name: Expression(text=text, path=name) for name, text in texts.items()}
     true = Expression(text="true", path="validation")
     return compile_policy(
         policy(
+            param_kind=param_kind,
             match_conditions=tuple(NamedExpression(name="c", expression=at[k]) for k in ("condition",) if k in at),
             variables=tuple(NamedExpression(name="v", expression=at[k]) for k in ("variable",) if k in at),
             validations=(Validation(expression=at.get("validation", true), message_expression=at.get("message")),),
@@ -306,6 +307,18 @@ def test_errors_are_listed_in_the_order_of_the_document() -> None:
     places = ["condition", "variable", "validation", "message", "note"]
 
     assert [where.path for where, _ in _compiled(dict.fromkeys(places, "1 +")).errors] == places
+
+
+def test_everything_may_use_the_variables_and_parameters() -> None:
+    """Each kind of expression knows them by their types."""
+    texts = {
+        "variable": "string(params.data.a)",
+        "validation": "variables.v == 'x'",
+        "message": "variables.v + 'x'",
+        "note": "variables.v",
+    }
+
+    assert _compiled(texts, ParamKind(api_version="v1", kind="ConfigMap")).errors == ()
 
 
 def test_only_mutations_know_the_types_of_patches() -> None:
